@@ -1,0 +1,38 @@
+# Everything runs in .venv, made from constraints.txt the first time it is needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check bench format clean
+
+demo: $(VENV)/.core  ## from nothing to tracked keypoints, a report and a labelled clip (about five minutes)
+	$(BIN)/transporter demo
+
+test: $(VENV)/.dev  ## every test
+	sh tools/system-packages
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev  ## lint, format, types, direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.dev  ## figures that two cores can measure; results/ holds their JSON
+	$(BIN)/python benchmarks/sprites.py --out results/sprites
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(VENV)/.core: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo

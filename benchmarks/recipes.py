@@ -1,0 +1,163 @@
+"""One question, several recipes, several seeds, side by side: train each, measure each against the truth.
+
+    python benchmarks/recipes.py pong --recipes plain,annealed,standardised --seeds 0,1 --out results/recipes/pong
+
+Each run writes its own JSON (and its weights, with --weights) as soon as it is done, so nothing is lost at a time limit.
+"""
+
+import dataclasses
+import datetime
+import json
+import multiprocessing
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+# What each recipe changes in the preset; the preset itself is "default".
+RECIPES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "plain": {"standardise": False, "sigma_start": None, "sigma_steps": 0, "transport": "one_by_one"},
+    "annealed": {"standardise": False},
+    "not_annealed": {"sigma_start": None, "sigma_steps": 0},
+    "one_by_one": {"transport": "one_by_one"},
+    "instance": {"norm": "instance"},
+    "separated": {"separation": 0.02},
+    "separated_more": {"separation": 0.1},
+}
+
+
+def run_one(job: dict[str, Any]) -> None:
+    """Train and measure one recipe with one seed, in a process of its own."""
+    import torch
+
+    torch.set_num_threads(job["threads"])
+    from transporter.data.pairs import PairSet
+    from transporter.envs import make, scene
+    from transporter.models.zoo import from_run
+    from transporter.runs import Run
+    from transporter.training.config import PRESETS, preset
+    from transporter.training.learner import Hardware
+    from transporter.training.loop import train
+    from transporter.tracking.evaluate import evaluate
+
+    changes = dict(RECIPES[job["recipe"]])
+    pairs = PairSet.open(job["data"])
+    base = PRESETS[job["preset"]]
+    if "norm" in changes:
+        changes["shape"] = dataclasses.replace(base.model.shape, norm=changes.pop("norm"))
+    shared = {"keypoints": job["keypoints"] or scene(job["environment"]).keypoints, "size": pairs.settings.size}
+    shared |= {"seed": job["seed"], "steps": job["steps"], "sigma_steps": int(job["steps"] * job["anneal"])}
+    config = preset(job["preset"], **{**shared, **changes})
+    config = dataclasses.replace(config, validate_every=max(1, config.steps // 20), checkpoint_every=config.steps)
+    out = Path(job["out"])
+    name = f"{job['environment']}-{job['recipe']}-seed{job['seed']}"
+    run = Run.create(out / "runs" / name, {"environment": job["environment"], "config": config.to_json()})
+    started = time.time()
+    deadline = started + job["minutes"] * 60
+
+    def observe(row: dict[str, Any]) -> None:
+        if time.time() > deadline:
+            raise TimeoutError
+
+    try:
+        train(config, pairs, run, Hardware(compile=job["compile"]), observe)
+    except TimeoutError:
+        pass
+    trained = time.time() - started
+    env = make(job["environment"], pairs.settings.size)
+    detector = from_run(run)
+    found = evaluate(env, detector, frames=job["frames"], seed=1_000_000)
+    rows = run.metrics()
+    last = [row for row in rows if "alive" in row][-1]
+    result = {
+        "name": name,
+        "command": " ".join(["python", *sys.argv]),
+        "figures": {**found.figures, "alive": last["alive"], "duplicates": last["duplicates"],
+                    "validation_loss": last["validation_loss"], "steps": rows[-1]["step"], "seconds": trained},
+        "config": config.to_json(),
+        "collect": dataclasses.asdict(pairs.settings),
+        "seeds": {"train": job["seed"], "collect": pairs.settings.seed, "evaluate": 1_000_000},
+        "commit": job["commit"],
+        "machine": torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or "cpu",
+        "torch": torch.__version__,
+        "date": datetime.date.today().isoformat(),
+        "objects": [row._asdict() for row in found.objects],
+        "metrics": [row for row in rows if "alive" in row],
+    }  # fmt: skip
+    (out / f"{name}.json").write_text(json.dumps(result, indent=1))
+    detector.save(out / f"{name}.safetensors")
+
+
+def table(out: Path) -> None:
+    """What is in a folder of results, a line each."""
+    print(f"{'recipe':42} {'P@1':>6} {'P@20':>6} {'P@200':>6} {'share@200':>9} alive dup   steps  s     objects")
+    for path in sorted(out.glob("*.json")):
+        result = json.loads(path.read_text())
+        f = result["figures"]
+        objects = " ".join(f"{o['name']}={o['recall']:.2f}" for o in result["objects"] if o["windows"])
+        print(
+            f"{result['name']:42} {f['precision@1']:6.3f} {f['precision@20']:6.3f} {f['precision@200']:6.3f} "
+            f"{f['precision_ratio@200']:9.3f} {f['alive']:5} {f['duplicates']:3} {f['steps']:7} {f['seconds']:5.0f} {objects}"
+        )
+
+
+def main(
+    environments: tyro.conf.Positional[str],
+    /,
+    out: Path,
+    recipes: str = "default",
+    seeds: str = "0",
+    preset: str = "fast",
+    steps: int = 8_000,
+    anneal: float = 0.3,
+    keypoints: int = 0,
+    size: int = 80,
+    pairs: int = 20_000,
+    sampler: str = "halves",
+    frames: int = 4_000,
+    minutes: float = 8.0,
+    workers: int = 12,
+    threads: int = 1,
+    compile: bool = False,
+    data: Path = Path("data/recipes"),
+) -> None:
+    """Compare recipes on environments (separated by commas)."""
+    from transporter.data.collect import collect
+    from transporter.data.manifest import CollectSettings
+
+    out.mkdir(parents=True, exist_ok=True)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    commit = os.environ.get("TRANSPORTER_COMMIT") or head.stdout.strip()
+    jobs = []
+    for environment in environments.split(","):
+        path = data / f"{environment}-{size}-{pairs}-{sampler}"
+        settings = CollectSettings(environment=environment, size=size, pairs=pairs, sampler=sampler, budget=pairs * 150)  # type: ignore[arg-type]
+        begun = time.time()
+        collect(settings, path)
+        print(f"data: {path} in {time.time() - begun:.0f} s", flush=True)
+        jobs += [
+            {"environment": environment, "recipe": recipe, "seed": int(seed), "preset": preset, "steps": steps,
+             "anneal": anneal, "keypoints": keypoints, "data": str(path), "frames": frames, "minutes": minutes,
+             "compile": compile, "threads": threads, "out": str(out), "commit": commit}
+            for recipe in recipes.split(",") for seed in seeds.split(",")
+        ]  # fmt: skip
+    waiting, running = list(jobs), []
+    context = multiprocessing.get_context("spawn")
+    while waiting or running:
+        running = [process for process in running if process.is_alive()]
+        while waiting and len(running) < workers:
+            process = context.Process(target=run_one, args=(waiting.pop(0),))
+            process.start()
+            running.append(process)
+        time.sleep(0.5)
+    table(out)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

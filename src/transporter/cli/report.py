@@ -1,0 +1,124 @@
+"""transporter report: one HTML page that shows a run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import tyro
+
+if TYPE_CHECKING:
+    from transporter.models.detector import Detector
+    from transporter.report.draw import Picture
+    from transporter.runs import Run
+
+
+def report(run: tyro.conf.Positional[Path], /, out: Path | None = None, frames: int = 200, seed: int = 1_000_000) -> None:
+    """Write a page with a run's figures, curves, pictures and a labelled clip.
+
+    Args:
+        run: A run folder.
+        out: The file to write; by default report.html in the run folder.
+        frames: How many frames of play the clip shows.
+        seed: Of that play.
+    """
+    from transporter.cli.console import say
+    from transporter.runs import Run
+
+    path = write_run_report(Run.open(run), out or run / "report.html", frames, seed)
+    say(f"report: [bold]{path}[/]")
+
+
+def write_run_report(run: "Run", path: Path, frames: int = 200, seed: int = 1_000_000) -> Path:
+    """All that the run folder knows, and a fresh episode where its environment can be played."""
+    import json
+
+    from transporter.models.zoo import from_run
+    from transporter.report import draw
+    from transporter.report.html import Report, write_report
+    from transporter.tracking.results import Evaluation
+
+    detector = from_run(run)
+    environment = run.settings["environment"]
+    measured = run.path / "evaluation.json"
+    evaluation = Evaluation.from_json(json.loads(measured.read_text())) if measured.exists() else None
+    strip = video = heatmaps = None
+    if environment != "video":
+        seen = play(environment, detector, frames, seed)
+        strip = draw.strip(seen.frames, seen.points)
+        heatmaps = draw.heatmaps(seen.frames[-1], detector.heatmaps(seen.frames[-1:])[0])
+        video = write_clip(seen, path.with_name(f"{path.stem}.mp4"))
+    page = Report(
+        title=run.path.name,
+        summary=f"Keypoints found in {environment} without labels, at step {detector.card['step']:,}.",
+        evaluation=evaluation,
+        config=run.settings,
+        metrics=run.metrics(),
+        video=video,
+        strip=strip,
+        reconstructions=reconstructions(run),
+        heatmaps=heatmaps,
+        notes=tuple(run.warnings),
+    )
+    return write_report(path, page)
+
+
+class Play(NamedTuple):
+    """Frames of random play and their keypoints."""
+
+    frames: np.ndarray  # (t, h, w, 3)
+    points: np.ndarray  # (t, k, 2)
+
+
+def play(environment: str, detector: "Detector", frames: int, seed: int) -> Play:
+    from transporter.envs import make
+
+    env = make(environment, detector.config.size)
+    random = np.random.default_rng(seed)
+    shown = [env.reset(seed=seed)[0]]
+    while len(shown) < frames:
+        frame, _, terminated, truncated, _ = env.step(int(random.integers(len(env.scene.actions))))
+        shown.append(frame)
+        if terminated or truncated:
+            shown.append(env.reset(seed=seed + len(shown))[0])
+    env.close()
+    stacked = np.stack(shown[:frames])
+    return Play(stacked, detector(stacked))
+
+
+def write_clip(seen: Play, path: Path, rate: float = 15.0) -> Path | None:
+    """A labelled clip, enlarged to something one can watch; None where PyAV is not installed."""
+    try:
+        from transporter.report.clip import ClipWriter
+    except ImportError:
+        return None
+    from transporter.report.draw import draw_keypoints
+
+    side = seen.frames.shape[1]
+    scale = max(1, round(384 / side))
+    with ClipWriter(path, side * scale, side * scale, rate) as clip:
+        for frame, points in zip(seen.frames, seen.points, strict=True):
+            clip.add(draw_keypoints(frame, points, scale=scale))
+    return path
+
+
+def reconstructions(run: "Run", count: int = 4) -> "Picture | None":
+    """Held-out pairs of the run's data set and what the model makes of them (Appendix F)."""
+    import torch
+
+    from transporter.data.pairs import PairSet
+    from transporter.errors import InputError
+    from transporter.models.factory import ModelConfig, build
+    from transporter.report import draw
+
+    try:
+        pairs = PairSet.open(run.settings["data"])
+    except (InputError, KeyError) as error:
+        run.warnings.append(f"no reconstructions: {error}")
+        return None
+    model = build(ModelConfig.from_json(run.settings["config"]["model"])).eval()
+    model.load_state_dict(run.best().part("model."))
+    shown = torch.from_numpy(pairs.read(pairs.validation_rows[:count]))
+    with torch.no_grad():
+        output = model(shown[:, 0], shown[:, 1])
+    prediction = model.pixels.decode(output.prediction)
+    return draw.reconstructions(*(t.numpy() for t in (shown[:, 0], shown[:, 1], prediction, output.target_points)))

@@ -1,0 +1,1 @@
+"""Pairs of frames: collected, chosen and kept on disk."""

@@ -1,0 +1,99 @@
+"""Videos as a source of pairs: read once, at a rate at which motion shows, in the same format as play."""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+
+from transporter.data.collect import SEGMENT, Progress, Trajectory, fill
+from transporter.data.manifest import CollectSettings
+from transporter.data.pairs import PairSet
+from transporter.errors import InputError
+from transporter.frames import resize
+
+FEW = 8  # trajectories that even a short clip is cut into, so that some can be held out for validation …
+SHORT = 20  # … as long as they keep this many frames, the reach of the offset sampler
+SURPLUS = 4  # pairs offered for each place in a diverse set
+
+
+def collect_video(
+    settings: CollectSettings,
+    paths: Sequence[Path | str],
+    path: Path | str,
+    progress: Callable[[Progress], None] | None = None,
+    device: torch.device | str | None = None,
+) -> PairSet:
+    """Pairs of video files; a clip too short for so many pairs gives each of its own once. Resumes like collect()."""
+    videos = [Path(video) for video in paths]
+    for video in videos:
+        if not video.is_file():
+            raise InputError(f"{video}: no such file")
+    sources = tuple(f"{video.name}, {video.stat().st_size} bytes" for video in videos)
+    settings = replace(settings, environment="video", sources=sources)
+    with PairSet.create(path, settings) as writer:
+        if not writer.manifest.complete:
+            fill(writer, Clips(videos, settings), progress, device)
+    return PairSet.open(path)
+
+
+class Clips:
+    """Video after video, cut into trajectories of about equal length; a step is a frame that is taken."""
+
+    def __init__(self, videos: Sequence[Path], settings: CollectSettings) -> None:
+        self.videos, self.settings = videos, settings
+        counts = [sum(1 for _ in frames_at(video, settings.rate)) for video in videos]
+        lengths = [length for count in counts for length in cut(count, settings.length)]
+        if max(lengths, default=0) < 2:
+            raise InputError(f"{', '.join(map(str, videos))}: a pair needs two frames, here is no more than one")
+        self.steps = sum(counts)
+        self.stops = np.cumsum(lengths).tolist()
+        # Spread over the whole footage, also where there are more trajectories than pairs wanted.
+        wanted = settings.pairs * (SURPLUS if settings.diverse else 1)
+        self.quotas = np.diff(np.arange(len(lengths) + 1) * wanted // len(lengths)).tolist()
+        self._at, self._frames = 0, self._stream()
+
+    def ahead(self, done: int) -> int:
+        first = self._first_after(done)
+        return (self.stops[first : first + SEGMENT] or [done])[-1] - done
+
+    def play(self, done: int, rng: np.random.Generator) -> Iterator[Trajectory]:
+        if done != self._at:  # a resumed run reads past what it has
+            self._at, self._frames = done, itertools.islice(self._stream(), done, None)
+        first = self._first_after(done)
+        side = self.settings.size
+        for stop, pairs in zip(self.stops[first:][:SEGMENT], self.quotas[first:], strict=False):
+            taken = itertools.islice(self._frames, stop - self._at)
+            frames = np.stack([resize(frame, side, side) for frame in taken])
+            self._at = stop
+            yield Trajectory(frames, stop - done, pairs)
+
+    def _first_after(self, done: int) -> int:
+        return int(np.searchsorted(self.stops, done, side="right"))
+
+    def _stream(self) -> Iterator[UInt8[np.ndarray, "h w 3"]]:
+        return itertools.chain.from_iterable(frames_at(video, self.settings.rate) for video in self.videos)
+
+
+def frames_at(video: Path, rate: float) -> Iterator[UInt8[np.ndarray, "h w 3"]]:
+    """Frames of a video at `rate` a second by its time stamps, or all of them where it has fewer."""
+    from transporter.envs.video import open_video
+
+    with open_video(video) as stream:
+        due: float | None = None
+        for frame in stream:
+            due = frame.time if due is None else due
+            if frame.time > due - 0.1 / rate:  # containers round time stamps, some to milliseconds
+                yield frame.image
+                # Count from when it was due, or 25 frames a second would become 12.5 and not 15; but do not make up
+                # for a gap in the recording.
+                due = max(due + 1 / rate, frame.time + 0.5 / rate)
+
+
+def cut(count: int, length: int) -> list[int]:
+    """Lengths of the trajectories of a video: nearly equal, none above `length`."""
+    parts = max(-(-count // length), min(FEW, count // SHORT), 1)
+    return [len(part) for part in np.array_split(np.arange(count), parts)]

@@ -1,0 +1,207 @@
+"""Atari 2600 games: one at a time with truth and exact resume, or many at once in ale-py's C++ threads.
+
+Both show the same frames to the bit when they shrink: every action lasts four emulator frames, the last two are
+joined by their maximum (sprites flicker), and the 160 × 210 screen is averaged by area to size × size.
+"""
+
+from typing import Any, NamedTuple
+
+import ale_py
+import gymnasium
+import numpy as np
+from ale_py import ALEInterface, ALEState, LoggerMode, roms
+from ale_py.vector_env import AtariVectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from jaxtyping import UInt8
+
+from transporter import frames
+from transporter.envs import atari_truth
+from transporter.envs.base import Frame, PixelEnv, Scene, Truth
+from transporter.errors import InputError
+
+REPEAT = 4  # emulator frames for each action (the paper's action repeat)
+NOOPS = 30  # idle emulator frames at most before an episode begins, as usual for Atari
+EPISODE_FRAMES = 108_000  # half an hour of play: 27,000 steps, the usual cap
+
+_MOVES = ("UP", "RIGHT", "LEFT", "DOWN", "UPRIGHT", "UPLEFT", "DOWNRIGHT", "DOWNLEFT")
+_ALL = ("NOOP", "FIRE", *_MOVES, *(f"{move}FIRE" for move in _MOVES))
+
+
+def _scene(name: str, keypoints: int, radius: float, actions: tuple[str, ...]) -> Scene:
+    return Scene(name, keypoints, radius, actions, atari_truth.objects(name))
+
+
+# Keypoints: the most objects seen at once in random play. Radius: the paper's for pong, ms_pacman and frostbite; for the
+# others what the paper says it is, the average extent: the diagonal of an object's box, averaged over kinds of object
+# and rounded to 0.05.
+SCENES: dict[str, Scene] = {
+    scene.name: scene
+    for scene in (
+        _scene("pong", 3, 0.20, ("NOOP", "FIRE", "RIGHT", "LEFT", "RIGHTFIRE", "LEFTFIRE")),
+        _scene("breakout", 2, 0.15, ("NOOP", "FIRE", "RIGHT", "LEFT")),
+        _scene("ms_pacman", 5, 0.15, ("NOOP", *_MOVES)),
+        _scene("frostbite", 17, 0.20, _ALL),
+        _scene("seaquest", 10, 0.15, _ALL),
+        _scene("montezuma_revenge", 3, 0.20, _ALL),
+    )
+}
+OTHER_KEYPOINTS, OTHER_RADIUS = 5, 0.15  # for games of which we know nothing
+
+
+def scene(name: str) -> Scene:
+    """One of the six games, or any other ROM by its snake_case name, without truth."""
+    if name in SCENES:
+        return SCENES[name]
+    actions = tuple(action.name for action in _load(name).getMinimalActionSet())
+    return Scene(name, OTHER_KEYPOINTS, OTHER_RADIUS, actions)
+
+
+def rom_names() -> list[str]:
+    """Every game that make() knows."""
+    return sorted(roms.get_all_rom_ids())
+
+
+def make(name: str, size: int = 128) -> "AtariEnv":
+    """One game."""
+    return AtariEnv(name, size)
+
+
+def make_vector(
+    name: str, count: int, size: int = 128, seed: int = 0, *, noops: int = NOOPS, sticky: float = 0.0
+) -> VectorEnv:
+    """count games in C++ threads, (count, size, size, 3) frames; a game that ended restarts at the next step."""
+    env = AtariVectorEnv(
+        _known(name),
+        count,
+        img_height=size,
+        img_width=size,
+        grayscale=False,
+        stack_num=1,
+        frameskip=REPEAT,
+        maxpool=True,
+        noop_max=noops,
+        use_fire_reset=False,
+        reward_clipping=False,
+        repeat_action_probability=sticky,
+        max_num_frames_per_episode=EPISODE_FRAMES,
+        autoreset_mode=AutoresetMode.NEXT_STEP,
+    )
+    return AtariVector(env, seed)
+
+
+class AtariState(NamedTuple):
+    """All that an AtariEnv's future depends on, as plain data."""
+
+    emulator: bytes
+    screens: UInt8[np.ndarray, "2 h w 3"]
+    generator: dict[str, Any]  # of the no-op starts to come
+
+
+class AtariEnv(PixelEnv):
+    """One game on the emulator itself: frames, truth from RAM, exact clone and restore."""
+
+    def __init__(self, name: str, size: int = 128, *, sticky: float = 0.0, noops: int = NOOPS) -> None:
+        super().__init__(scene(name), size)
+        self.size, self.noops, self.sticky = size, noops, sticky
+        self._begin(seed=0)
+        self.actions = self.ale.getMinimalActionSet()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
+        """A new game after a random number of idle frames; the seed decides all of it."""
+        super().reset(seed=seed)
+        if seed is not None and self.sticky:
+            self._begin(seed)  # the emulator takes its seed when the ROM is loaded, and needs it for nothing else
+        self.ale.restoreState(self._start)
+        self.screens = self._start_screens
+        for _ in range(int(self.np_random.integers(self.noops + 1))):
+            self.ale.act(ale_py.Action.NOOP)
+            self._remember()
+        return self._frame(), self._info()
+
+    def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
+        """The action for four emulator frames; the reward is the score gained, not clipped."""
+        reward = 0
+        for _ in range(REPEAT):
+            reward += self.ale.act(self.actions[int(action)])
+            self._remember()
+            if self.ale.game_over():
+                break
+        truncated = self.ale.game_truncated()
+        return self._frame(), float(reward), self.ale.game_over(with_truncation=False), truncated, self._info()
+
+    def truth(self) -> Truth:
+        """Objects of the frame shown last, by the RAM behind its newer half."""
+        if not self.scene.has_truth:
+            return super().truth()
+        return atari_truth.truth(self.scene.name, self.ale.getRAM(), self.screens)
+
+    def render(self) -> UInt8[np.ndarray, "h w 3"]:
+        """The frame shown last at the screen's own size."""
+        return self.screens.max(0)
+
+    def clone_state(self) -> AtariState:
+        """A snapshot from which restore_state() continues exactly, also in another process."""
+        emulator = self.ale.cloneState(include_rng=True).serialize()
+        return AtariState(emulator, self.screens.copy(), self.np_random.bit_generator.state)
+
+    def restore_state(self, state: AtariState) -> Frame:
+        """Back to a snapshot; returns the frame that was shown then."""
+        self.ale.restoreState(ALEState(state.emulator))
+        self.screens = state.screens.copy()
+        self.np_random.bit_generator.state = state.generator
+        return self._frame()
+
+    def _begin(self, seed: int) -> None:
+        """Load the game and keep its first moment: reset_game() itself depends on what was played before."""
+        self.ale = _load(self.scene.name, self.sticky, seed)
+        self.ale.reset_game()
+        self._start = self.ale.cloneState()  # without the emulator's random state, so that stickiness goes on
+        self._start_screens = self.screens = np.stack([self.ale.getScreenRGB()] * 2)  # the last two emulator frames
+
+    def _remember(self) -> None:
+        self.screens = np.stack([self.screens[1], self.ale.getScreenRGB()])
+
+    def _frame(self) -> Frame:
+        return frames.resize(self.screens.max(0), self.size, self.size)
+
+    def _info(self) -> dict[str, Any]:
+        return {"lives": self.ale.lives()}
+
+
+class AtariVector(VectorWrapper):
+    """ale-py's vector environment without its stack axis; its first reset without a seed uses the one given here."""
+
+    def __init__(self, env: AtariVectorEnv, seed: int) -> None:
+        super().__init__(env)
+        self._seed: int | None = seed
+        shape = env.single_observation_space.shape[1:]
+        self.single_observation_space = gymnasium.spaces.Box(0, 255, shape, np.uint8)
+        self.observation_space = gymnasium.spaces.Box(0, 255, (env.num_envs, *shape), np.uint8)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        """(n, size, size, 3) frames; game i gets seed + i."""
+        chosen = self._seed if seed is None else seed
+        self._seed = None
+        observations, info = self.env.reset(seed=chosen, options=options)
+        return observations[:, 0], info
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+        """As gymnasium says; the rewards are scores gained, not clipped."""
+        observations, rewards, terminated, truncated, info = self.env.step(actions)
+        return observations[:, 0], rewards.astype(np.float64), terminated, truncated, info
+
+
+def _known(name: str) -> str:
+    if name not in roms.get_all_rom_ids():
+        raise InputError(f"no Atari game named {name!r}: names are snake_case, as in ms_pacman")
+    return name
+
+
+def _load(name: str, sticky: float = 0.0, seed: int = 0) -> ALEInterface:
+    ALEInterface.setLoggerMode(LoggerMode.Error)  # no banner
+    ale = ALEInterface()
+    ale.setFloat("repeat_action_probability", sticky)
+    ale.setInt("random_seed", seed % 2**31)
+    ale.setInt("max_num_frames_per_episode", EPISODE_FRAMES)
+    ale.loadROM(roms.get_rom_path(_known(name)))
+    return ale

@@ -1,0 +1,38 @@
+"""Frames are uint8, (..., height, width, 3), RGB; this is the one way they change size."""
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+
+
+@lru_cache(maxsize=64)
+def _area_weights(before: int, after: int) -> Float[np.ndarray, "after before"]:
+    """Row i holds the share of each old cell in new cell i: an exact average by area, fractions included."""
+    edges = np.arange(after + 1) * (before / after)
+    low, high = edges[:-1, None], edges[1:, None]
+    cells = np.arange(before)[None, :]
+    overlap = np.clip(np.minimum(high, cells + 1) - np.maximum(low, cells), 0, None)
+    return (overlap / overlap.sum(1, keepdims=True)).astype(np.float32)
+
+
+def resize(frames: UInt8[np.ndarray, "*batch h w 3"], height: int, width: int) -> UInt8[np.ndarray, "*batch h2 w2 3"]:
+    """Average by area, so that a ball of two pixels keeps its light when a frame shrinks."""
+    if frames.shape[-3:-1] == (height, width):
+        return frames
+    rows, columns = _area_weights(frames.shape[-3], height), _area_weights(frames.shape[-2], width)
+    # Rows first: frames are usually wider than high, and (rows @ frame) is one large matrix product.
+    lines = rows @ frames.astype(np.float32).reshape(*frames.shape[:-2], -1)
+    lines = lines.reshape(*lines.shape[:-1], frames.shape[-2], 3)
+    return np.rint(np.einsum("wv,...vc->...wc", columns, lines, optimize=True)).astype(np.uint8)
+
+
+def resize_tensor(frames: UInt8[torch.Tensor, "b h w 3"], height: int, width: int) -> Float[torch.Tensor, "b h2 w2 3"]:
+    """The same average on the tensor's own device, left as float in 0..255."""
+    values = frames.float()
+    if tuple(frames.shape[1:3]) == (height, width):
+        return values
+    rows = torch.from_numpy(_area_weights(frames.shape[1], height)).to(frames.device)
+    columns = torch.from_numpy(_area_weights(frames.shape[2], width)).to(frames.device)
+    return torch.einsum("yh,xw,bhwc->byxc", rows, columns, values)

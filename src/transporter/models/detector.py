@@ -1,0 +1,143 @@
+"""Detector: frames in, keypoints out. What a trained model becomes for everyone who uses it."""
+
+import json
+from pathlib import Path
+from typing import Any, Literal, Self, overload
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from jaxtyping import Float, Float32, UInt8
+from torch import Tensor, nn
+
+from transporter.errors import InputError
+from transporter.files import replacing
+from transporter.frames import resize_tensor
+from transporter.models.factory import ModelConfig, build
+from transporter.models.keynet import gaussian_heatmaps
+
+FORMAT = 1
+Frames = UInt8[np.ndarray, "t h w 3"]
+
+
+class DetectorNet(nn.Module):
+    """The part of a model that inference needs: (b, H, W, 3) floats in 0..255 to points and features."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        model = build(config)
+        self.pixels, self.features, self.keypoints = model.pixels, model.features, model.keypoints
+        self.sigma = config.sigma
+
+    def forward(self, frames: Float[Tensor, "b H W 3"]) -> tuple[Float[Tensor, "b k 2"], Float[Tensor, "b k d"]]:
+        x = self.pixels.encode(frames)
+        points = self.keypoints(x)
+        return points, features_under(self.features(x).float(), points, self.sigma)
+
+
+def features_under(
+    features: Float[Tensor, "b d h w"], points: Float[Tensor, "b k 2"], sigma: float
+) -> Float[Tensor, "b k d"]:
+    """§3.2.1: the mean of Φ under each keypoint's heatmap, weighted by it."""
+    heat = gaussian_heatmaps(points, *features.shape[-2:], sigma).flatten(2)
+    weights = heat / heat.sum(-1, keepdim=True).clamp_min(1e-6)
+    return weights @ features.flatten(2).transpose(1, 2)
+
+
+class Detector:
+    """Keypoints of frames of any size; the same network however it was stored."""
+
+    def __init__(self, config: ModelConfig, card: dict[str, Any] | None = None, device: str | None = None) -> None:
+        self.config = config
+        self.card = card or {}
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.net = DetectorNet(config).eval().to(self.device)
+
+    @property
+    def keypoints(self) -> int:
+        return self.config.keypoints
+
+    @property
+    def feature_size(self) -> int:
+        return self.config.shape.filters[-1]
+
+    @overload
+    def __call__(self, frames: Frames, *, features: Literal[False] = False) -> Float32[np.ndarray, "t k 2"]: ...
+    @overload
+    def __call__(
+        self, frames: Frames, *, features: Literal[True]
+    ) -> tuple[Float32[np.ndarray, "t k 2"], Float32[np.ndarray, "t k d"]]: ...
+    @torch.inference_mode()
+    def __call__(self, frames: Frames, *, features: bool = False, batch: int = 64) -> Any:
+        """(T, H, W, 3) uint8 → (T, K, 2) float32, (x, y) in [-1, 1]; with features, also (T, K, D)."""
+        frames = np.asarray(frames)
+        if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8:
+            raise InputError(f"frames must be (T, H, W, 3) uint8, not {frames.shape} {frames.dtype}")
+        points, under = [], []
+        for start in range(0, len(frames), batch):
+            values = self._values(frames[start : start + batch])
+            if features:
+                p, f = self.net(values)
+                under.append(f.cpu())
+            else:
+                p = self.net.keypoints(self.net.pixels.encode(values))
+            points.append(p.cpu())
+        empty = torch.zeros(0, self.keypoints, 2)
+        found = torch.cat([empty, *points]).numpy()
+        if not features:
+            return found
+        return found, torch.cat([torch.zeros(0, self.keypoints, self.feature_size), *under]).numpy()
+
+    def _values(self, frames: Frames) -> Float[Tensor, "t size size 3"]:
+        tensor = torch.from_numpy(np.ascontiguousarray(frames)).to(self.device)
+        return resize_tensor(tensor, self.config.size, self.config.size)
+
+    @torch.inference_mode()
+    def heatmaps(self, frames: Frames) -> Float32[np.ndarray, "t k h w"]:
+        """The Gaussians that transport features, at the feature map's resolution."""
+        points = torch.from_numpy(self(frames))
+        side = self.config.size // self.config.shape.reduction
+        return gaussian_heatmaps(points, side, side, self.config.sigma).numpy()
+
+    def save(self, path: str | Path, half: bool = True) -> None:
+        """One .safetensors file that `load` reads; half precision by default."""
+        path = Path(path)
+        tensors = {
+            name: (t.half() if half and t.is_floating_point() else t).cpu().contiguous()
+            for name, t in self.net.state_dict().items()
+        }
+        head = {"format": str(FORMAT), "config": json.dumps(self.config.to_json()), "card": json.dumps(self.card)}
+        with replacing(path) as temporary:
+            safetensors.torch.save_file(tensors, temporary, metadata=head)
+
+    @classmethod
+    def from_file(cls, path: str | Path, device: str | None = None) -> Self:
+        path = Path(path)
+        try:
+            with safetensors.safe_open(path, "pt") as file:
+                head = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            if int(head["format"]) > FORMAT:
+                raise InputError(f"{path} was written by a newer version of transporter")
+            config, card = ModelConfig.from_json(json.loads(head["config"])), json.loads(head["card"])
+        except FileNotFoundError:
+            raise InputError(f"no such file: {path}") from None
+        except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{path} is not a detector of transporter's: {error}") from error
+        return cls.from_tensors(config, tensors, card, device)
+
+    @classmethod
+    def from_tensors(
+        cls, config: ModelConfig, tensors: dict[str, Tensor], card: dict[str, Any] | None = None, device: str | None = None
+    ) -> Self:
+        """From a model's own weights; those that only training needs are left out."""
+        detector = cls(config, card, device)
+        wanted = detector.net.state_dict()
+        try:
+            detector.net.load_state_dict({name: tensors[name].to(t.dtype) for name, t in wanted.items()})
+        except (KeyError, RuntimeError) as error:
+            raise InputError(f"the weights do not fit their configuration: {str(error).splitlines()[0]}") from error
+        return detector

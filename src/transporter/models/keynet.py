@@ -1,0 +1,43 @@
+"""Ψ: from a frame to K coordinates, and from coordinates to heatmaps."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from transporter.coords import cell_centres
+from transporter.models.blocks import Encoder, Shape
+
+
+def expected_coordinates(maps: Float[Tensor, "b k h w"]) -> Float[Tensor, "b k 2"]:
+    """Each axis by itself: mean of the map over the other axis, softmax, expected cell centre."""
+    along_x = torch.softmax(maps.mean(dim=2), dim=-1)
+    along_y = torch.softmax(maps.mean(dim=3), dim=-1)
+    # A product and a sum, not a matrix product: autocast would take that to bf16 and a coordinate to one part in 256.
+    x = (along_x * cell_centres(maps.shape[3], maps.device)).sum(-1)
+    y = (along_y * cell_centres(maps.shape[2], maps.device)).sum(-1)
+    return torch.stack((x, y), dim=-1)
+
+
+def gaussian_heatmaps(
+    points: Float[Tensor, "b k 2"], height: int, width: int, sigma: float | Tensor
+) -> Float[Tensor, "b k height width"]:
+    """exp(-d² / σ²) around each point: the peak is 1 whatever σ is."""
+    x = torch.exp(-(((cell_centres(width, points.device) - points[..., 0, None]) / sigma) ** 2))
+    y = torch.exp(-(((cell_centres(height, points.device) - points[..., 1, None]) / sigma) ** 2))
+    return y[..., :, None] * x[..., None, :]
+
+
+class KeyNet(nn.Module):
+    """(b, 3, H, W) frames to (b, k, 2) points; in fp32 from the maps on, whatever the layers before ran in."""
+
+    def __init__(self, shape: Shape, keypoints: int) -> None:
+        super().__init__()
+        self.encoder = Encoder(shape)
+        self.head = nn.Conv2d(self.encoder.channels, keypoints, kernel_size=1)
+
+    def maps(self, frames: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b k h w"]:
+        """What the coordinates are read from."""
+        return self.head(self.encoder(frames)).float()
+
+    def forward(self, frames: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b k 2"]:
+        return expected_coordinates(self.maps(frames))

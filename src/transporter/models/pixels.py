@@ -1,0 +1,34 @@
+"""Between uint8 frames and what the networks see."""
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+
+FLOOR = 0.02  # least standard deviation, in units of the full range: a pixel that hardly ever changes stays quiet
+
+
+class Pixels(nn.Module):
+    """(x - mean) / scale, with one mean and scale for all pixels, or one for each pixel and colour."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, height: int = 1, width: int = 1) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3, height, width))
+        self.register_buffer("scale", torch.full((3, height, width), 255.0))
+
+    @torch.no_grad()
+    def fit(self, mean: Float[Tensor, "3 H W"], std: Float[Tensor, "3 H W"]) -> None:
+        """Standardise in time: a rare, tiny thing weighs as much as a busy, large one. The camera must stand still."""
+        self.mean.copy_(mean)
+        self.scale.copy_(std + FLOOR * 255)
+
+    def encode(self, frames: UInt8[Tensor, "b H W 3"] | Float[Tensor, "b H W 3"]) -> Float[Tensor, "b 3 H W"]:
+        """The permuted view of (b, H, W, 3) memory is channels-last already: no copy but the cast."""
+        return (frames.permute(0, 3, 1, 2).float() - self.mean) / self.scale
+
+    def decode(self, values: Float[Tensor, "b 3 H W"]) -> UInt8[Tensor, "b H W 3"]:
+        """Back to something to look at."""
+        frames = values.float() * self.scale + self.mean
+        return frames.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1)

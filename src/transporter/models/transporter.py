@@ -1,0 +1,103 @@
+"""Transporter: rebuild the target frame by moving the source frame's features to the target's keypoints (Eq. 1)."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+
+from transporter.models.keynet import gaussian_heatmaps
+from transporter.models.pixels import Pixels
+
+
+class Output(NamedTuple):
+    """What every model of this family gives for a batch of pairs."""
+
+    loss: Float[Tensor, ""]
+    prediction: Float[Tensor, "b 3 H W"]  # as the networks see frames; Pixels.decode shows it
+    source_points: Float[Tensor, "b k 2"]
+    target_points: Float[Tensor, "b k 2"]
+
+
+Transport = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+def union(heatmaps: Float[Tensor, "b k h w"]) -> Float[Tensor, "b 1 h w"]:
+    """One heatmap for all keypoints, within [0, 1] however they overlap."""
+    return 1 - (1 - heatmaps).prod(dim=1, keepdim=True)
+
+
+def transport(
+    source: Float[Tensor, "b d h w"],
+    target: Float[Tensor, "b d h w"],
+    source_heat: Float[Tensor, "b k h w"],
+    target_heat: Float[Tensor, "b k h w"],
+) -> Float[Tensor, "b d h w"]:
+    """Eq. 1: (1 - H_s) · (1 - H_t) · Φ(x_s) + H_t · Φ(x_t)."""
+    h_s, h_t = union(source_heat), union(target_heat)
+    return (1 - h_s) * (1 - h_t) * source + h_t * target
+
+
+def transport_one_by_one(
+    source: Float[Tensor, "b d h w"],
+    target: Float[Tensor, "b d h w"],
+    source_heat: Float[Tensor, "b k h w"],
+    target_heat: Float[Tensor, "b k h w"],
+) -> Float[Tensor, "b d h w"]:
+    """The release's form: Eq. 1 once for each keypoint, on the outcome of the one before; the order matters."""
+    moved = source
+    for h_s, h_t in zip(source_heat.split(1, dim=1), target_heat.split(1, dim=1), strict=True):
+        moved = (1 - h_s) * (1 - h_t) * moved + h_t * target
+    return moved
+
+
+def overlap(points: Float[Tensor, "b k 2"], sigma: float | Tensor) -> Float[Tensor, ""]:
+    """How much heatmaps cover one another: mean over pairs of ∫HᵢHⱼ / ∫H² = exp(-d² / 2σ²)."""
+    k = points.shape[1]
+    if k < 2:
+        return points.new_zeros(())
+    squared = (points[:, :, None] - points[:, None]).square().sum(-1)
+    shared = torch.exp(-squared / (2 * sigma**2))
+    return (shared.sum((1, 2)) - k).mean() / (k * (k - 1))
+
+
+class Transporter(nn.Module):
+    """Four parts and a way to transport; an ablation is another part."""
+
+    sigma: Tensor
+
+    def __init__(
+        self,
+        pixels: Pixels,
+        features: nn.Module,
+        keypoints: nn.Module,
+        refine: nn.Module,
+        transport: Transport = transport,
+        sigma: float = 0.1,
+        separation: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.pixels = pixels
+        self.features = features
+        self.keypoints = keypoints
+        self.refine = refine
+        self.transport = transport
+        self.separation = separation
+        # A tensor, so that a schedule can change it under a compiled step.
+        self.register_buffer("sigma", torch.tensor(sigma))
+
+    def forward(self, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> Output:
+        x_s, x_t = self.pixels.encode(source), self.pixels.encode(target)
+        with torch.no_grad():  # nothing is learnt through the source: its features are given, only the target's are sought
+            features_s, points_s = self.features(x_s), self.keypoints(x_s)
+        features_t, points_t = self.features(x_t), self.keypoints(x_t)
+        size = features_t.shape[-2:]
+        heat_s = gaussian_heatmaps(points_s, *size, self.sigma)
+        heat_t = gaussian_heatmaps(points_t, *size, self.sigma)
+        moved = self.transport(features_s.float(), features_t.float(), heat_s, heat_t)
+        prediction = self.refine(moved).float()
+        loss = (prediction - x_t).square().mean()
+        if self.separation:
+            loss = loss + self.separation * overlap(points_t, self.sigma)
+        return Output(loss, prediction, points_s, points_t)

@@ -1,0 +1,124 @@
+"""Measure a detector against the truth of an environment under random play."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float32, UInt8
+
+from transporter.envs.base import Frame, PixelEnv, Truth
+from transporter.errors import InputError
+from transporter.tracking.match import Episode
+from transporter.tracking.metrics import LENGTHS, following, tracking_curve
+from transporter.tracking.results import Evaluation, keypoint_rows, object_rows
+
+Detect = Callable[[UInt8[np.ndarray, "t h w 3"]], Float32[np.ndarray, "t k 2"]]
+
+FOLLOWING_LENGTH = 20  # long enough that passing over an object is not following it
+
+
+class Sight(NamedTuple):
+    """One step of play."""
+
+    frame: Frame
+    truth: Truth
+    first: bool  # of its episode
+
+
+def evaluate(
+    env: PixelEnv,
+    detector: Detect,
+    *,
+    frames: int | None = 10_000,
+    episodes: int | None = None,
+    seed: int = 0,
+    max_steps_per_episode: int | None = None,
+    lengths: Iterable[int] = LENGTHS,
+    following_length: int = FOLLOWING_LENGTH,
+    batch: int = 64,
+    progress: Callable[[int], None] | None = None,
+) -> Evaluation:
+    """Play at random until there are enough frames or episodes, detect, and compare with the truth.
+
+    Frames are handed to the detector as they come and are not kept. `progress` hears how many frames are done.
+    """
+    detected: list[np.ndarray] = []
+    truths: list[Truth] = []
+    firsts: list[int] = []  # where each episode begins
+    pending: list[Frame] = []
+
+    def detect_pending() -> None:
+        detected.append(_detect(detector, np.stack(pending)))
+        pending.clear()
+        if progress:
+            progress(len(truths))
+
+    for sight in play(env, frames=frames, episodes=episodes, seed=seed, max_steps_per_episode=max_steps_per_episode):
+        if sight.first:
+            firsts.append(len(truths))
+        pending.append(sight.frame)
+        truths.append(sight.truth)
+        if len(pending) == batch:
+            detect_pending()
+    if pending:
+        detect_pending()
+
+    points = np.concatenate(detected)
+    centres, present = (np.stack(parts) for parts in zip(*truths, strict=True))
+    spans = zip(firsts, [*firsts[1:], len(truths)], strict=True)
+    played = [Episode(points[a:b], centres[a:b], present[a:b]) for a, b in spans]
+    followed = following(played, env.scene.radius, following_length)
+    return Evaluation(
+        scene=env.scene.name,
+        seed=seed,
+        frames=len(truths),
+        episodes=len(played),
+        curve=tracking_curve(played, env.scene.radius, lengths),
+        following_length=following_length,
+        keypoints=keypoint_rows(followed, env.scene.objects),
+        objects=object_rows(followed, env.scene.objects),
+    )
+
+
+def play(
+    env: PixelEnv,
+    *,
+    frames: int | None,
+    episodes: int | None = None,
+    seed: int = 0,
+    max_steps_per_episode: int | None = None,
+) -> Iterator[Sight]:
+    """Uniform random play with its truth, until there are `frames` frames or `episodes` episodes."""
+    if not env.scene.has_truth:
+        raise InputError(f"{env.scene.name} has no ground truth to evaluate against")
+    limits = {"frames": frames, "episodes": episodes, "max_steps_per_episode": max_steps_per_episode}
+    for name, limit in limits.items():
+        if limit is not None and limit < 1:
+            raise InputError(f"{name} must be at least 1, not {limit}")
+    if frames is None and episodes is None:
+        raise InputError("give a number of frames or of episodes to play")
+    random = np.random.default_rng(seed)
+    shown = episode = 0
+    while episode != episodes:
+        # Each episode is seeded, so that a play does not depend on how the environment carries its randomness over.
+        frame, _ = env.reset(seed=int(random.integers(2**31)))
+        over, step = False, 0
+        while True:
+            yield Sight(frame, env.truth(), first=step == 0)
+            shown, step = shown + 1, step + 1
+            if shown == frames:
+                return
+            if over or step == max_steps_per_episode:
+                break
+            frame, _, terminated, truncated, _ = env.step(int(random.integers(len(env.scene.actions))))
+            over = terminated or truncated
+        episode += 1
+
+
+def _detect(detector: Detect, frames: UInt8[np.ndarray, "t h w 3"]) -> Float32[np.ndarray, "t k 2"]:
+    points = np.asarray(detector(frames), np.float32)
+    if points.ndim != 3 or points.shape[::2] != (len(frames), 2):
+        raise InputError(
+            f"the detector must give ({len(frames)}, K, 2) points for {len(frames)} frames, not {points.shape}"
+        )
+    return points

@@ -1,0 +1,67 @@
+"""Which pairs make up a batch, and where their pixels are."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int64, UInt8
+from torch import Tensor
+
+from transporter.errors import InputError
+
+
+class Draw(NamedTuple):
+    """Rows of a batch, and which of them run backwards in time."""
+
+    rows: Int64[np.ndarray, "b"]
+    swap: Bool[np.ndarray, "b"]
+
+
+class Sampler:
+    """Every pair once an epoch, in an order of its own. Batch `step` is a pure function of the seed: resume is exact."""
+
+    def __init__(self, rows: Int64[np.ndarray, "n"], batch: int, seed: int, rank: int = 0, world: int = 1) -> None:
+        if len(rows) == 0:
+            raise InputError("the data set has no training pairs")
+        if batch % world:
+            raise InputError(f"a batch of {batch} cannot be split over {world} processes")
+        self.rows, self.batch, self.seed = rows, batch, seed
+        self.share = slice(rank * batch // world, (rank + 1) * batch // world)
+        self._epoch = -1
+        self._order = rows
+
+    def at(self, step: int) -> Draw:
+        positions = np.arange(step * self.batch, (step + 1) * self.batch)
+        rows = np.array([self._permutation(p // len(self.rows))[p % len(self.rows)] for p in positions])
+        swap = np.random.default_rng((self.seed, 1, step)).random(self.batch) < 0.5
+        return Draw(rows[self.share], swap[self.share])
+
+    def _permutation(self, epoch: int) -> Int64[np.ndarray, "n"]:
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._order = np.random.default_rng((self.seed, 0, epoch)).permutation(self.rows)
+        return self._order
+
+
+class ResidentPairs:
+    """A whole data set as uint8 on one device: (n, 2, H, W, 3)."""
+
+    def __init__(self, pairs: UInt8[np.ndarray, "n 2 H W 3"], device: torch.device) -> None:
+        self.pairs = torch.from_numpy(pairs).to(device)
+
+    def batch(self, draw: Draw) -> tuple[UInt8[Tensor, "b H W 3"], UInt8[Tensor, "b H W 3"]]:
+        """(source, target)"""
+        device = self.pairs.device
+        rows = torch.from_numpy(draw.rows).to(device, non_blocking=True)
+        first = torch.from_numpy(draw.swap.astype(np.int64)).to(device, non_blocking=True)
+        return self.pairs[rows, first], self.pairs[rows, 1 - first]
+
+    def statistics(self, rows: Int64[np.ndarray, "n"]) -> tuple[Float[Tensor, "3 H W"], Float[Tensor, "3 H W"]]:
+        """Mean and standard deviation of every pixel over both frames of the given rows."""
+        total = square = torch.zeros((), device=self.pairs.device, dtype=torch.float64)
+        for part in np.array_split(rows, max(1, len(rows) // 512)):
+            frames = self.pairs[torch.from_numpy(part).to(self.pairs.device)].flatten(0, 1).double()
+            total, square = total + frames.sum(0), square + frames.square().sum(0)
+        mean = total / (2 * len(rows))
+        std = (square / (2 * len(rows)) - mean.square()).clamp_min(0).sqrt()
+        return mean.permute(2, 0, 1).float(), std.permute(2, 0, 1).float()

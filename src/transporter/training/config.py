@@ -1,0 +1,93 @@
+"""What decides a training run, and the named presets."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from transporter.errors import InputError
+from transporter.models.blocks import NOTEBOOK, PAPER, TINY
+from transporter.models.factory import ModelConfig
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything that decides the weights that come out, given the data set."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    steps: int = 1_000_000
+    batch: int = 64
+    learning_rate: float = 1e-3
+    decay: float = 0.95  # the learning rate is multiplied by this …
+    decay_every: int = 100_000  # … every so many steps
+    warmup: int = 0  # steps over which the learning rate rises from nothing
+    sigma_start: float | None = None  # heatmaps shrink geometrically from this width to the model's σ …
+    sigma_steps: int = 0  # … over so many steps
+    seed: int = 0
+    log_every: int = 100
+    validate_every: int = 1_000
+    validation_pairs: int = 512
+    checkpoint_every: int = 5_000
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.batch < 1:
+            raise InputError(f"steps and batch must be at least 1, not {self.steps} and {self.batch}")
+        if min(self.log_every, self.validate_every, self.checkpoint_every) < 1:
+            raise InputError("log_every, validate_every and checkpoint_every must be at least 1")
+
+    def sigma(self, step: int) -> float:
+        """Width of the heatmaps at a step."""
+        if self.sigma_start is None or step >= self.sigma_steps:
+            return self.model.sigma
+        return self.sigma_start * (self.model.sigma / self.sigma_start) ** (step / self.sigma_steps)
+
+    def rate(self, step: int) -> float:
+        """Learning rate at a step."""
+        rise = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        return rise * self.learning_rate * self.decay ** (step // self.decay_every)
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "TrainConfig":
+        try:
+            return cls(**{**data, "model": ModelConfig.from_json(data["model"])})
+        except (KeyError, TypeError) as error:
+            raise InputError(f"not a training this version knows: {error}") from error
+
+
+Preset = Literal["paper", "fast", "tiny"]
+
+# paper: to the letter. fast: what works best on one GPU. tiny: what two CPU cores train while one waits.
+PRESETS: dict[Preset, TrainConfig] = {
+    "paper": TrainConfig(model=ModelConfig(shape=PAPER)),
+    "fast": TrainConfig(
+        model=ModelConfig(size=80, shape=NOTEBOOK, standardise=True),
+        steps=20_000,
+        sigma_start=0.5,
+        sigma_steps=6_000,
+    ),
+    "tiny": TrainConfig(
+        model=ModelConfig(size=48, shape=TINY, sigma=0.15, standardise=True),
+        steps=900,
+        batch=32,
+        learning_rate=2e-3,
+        sigma_start=0.6,
+        sigma_steps=360,
+        log_every=20,
+        validate_every=100,
+        validation_pairs=128,
+        checkpoint_every=300,
+    ),
+}
+
+# Pairs to collect for a preset where no data set is given.
+PAIRS: dict[Preset, int] = {"paper": 100_000, "fast": 20_000, "tiny": 2_000}
+
+
+def preset(name: Preset, **changes: Any) -> TrainConfig:
+    """A preset with some fields changed; a field of the model is found by its name too."""
+    base = PRESETS[name]
+    of_model = {f.name for f in dataclasses.fields(ModelConfig)}
+    model = dataclasses.replace(base.model, **{n: v for n, v in changes.items() if n in of_model})
+    return dataclasses.replace(base, model=model, **{n: v for n, v in changes.items() if n not in of_model})

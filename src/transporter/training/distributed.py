@@ -1,0 +1,25 @@
+"""More than one GPU: torchrun starts the processes, this joins them."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from transporter.training.learner import Hardware
+
+
+@contextmanager
+def process_group(hardware: Hardware) -> Iterator[int]:
+    """This process's rank; 0 where it is alone."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield 0
+        return
+    device = hardware.resolve()
+    if device.type == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    torch.distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield torch.distributed.get_rank()
+    finally:
+        torch.distributed.destroy_process_group()

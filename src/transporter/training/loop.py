@@ -1,0 +1,125 @@
+"""One loop for every model of this family: step, log, validate, keep the best, save, resume."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import safetensors.torch
+import torch
+from jaxtyping import Int64, UInt8
+from torch import Tensor
+
+from transporter.runs import Json, Run
+from transporter.training.batches import Draw, ResidentPairs, Sampler
+from transporter.training.config import TrainConfig
+from transporter.training.health import Health, health
+from transporter.training.learner import Hardware, Learner, StepResult
+
+
+class Pairs(Protocol):
+    """What the loop needs of a data set (data.PairSet is one)."""
+
+    train_rows: Int64[np.ndarray, "n"]
+    validation_rows: Int64[np.ndarray, "m"]
+
+    def load_all(self) -> UInt8[np.ndarray, "rows 2 H W 3"]: ...
+
+
+class NotFiniteError(RuntimeError):
+    """The loss or a gradient stopped being a number; the weights are those before that step."""
+
+
+class Validation(NamedTuple):
+    loss: float
+    health: Health
+
+
+class Done(NamedTuple):
+    """A step that was made."""
+
+    step: int  # counts from 1
+    result: StepResult
+
+
+def updates(learner: Learner, sampler: Sampler, pixels: ResidentPairs, start: int, stop: int) -> Iterator[Done]:
+    for step in range(start, stop):
+        yield Done(step + 1, learner.step(step, *pixels.batch(sampler.at(step))))
+
+
+def train(
+    config: TrainConfig,
+    pairs: Pairs,
+    run: Run,
+    hardware: Hardware | None = None,
+    observe: Callable[[Json], None] = lambda row: None,
+) -> Learner:
+    """Train to config.steps, from the newest checkpoint in the run where there is one; rows go to metrics.jsonl."""
+    hardware = hardware or Hardware()
+    rank, world = _place()
+    writes = rank == 0
+    learner = Learner(config, hardware)
+    pixels = ResidentPairs(pairs.load_all(), learner.device)
+    sampler = Sampler(pairs.train_rows, config.batch, config.seed, rank, world)
+    held_out = pairs.validation_rows[: config.validation_pairs]
+    start, best = 0, float("inf")
+    if (checkpoint := run.latest()) is not None:
+        learner.restore(checkpoint)
+        start, best = checkpoint.step, checkpoint.state["best"]
+        if writes:
+            run.rewind(start)
+    elif config.model.standardise:
+        learner.model.pixels.fit(*pixels.statistics(pairs.train_rows))
+
+    since, since_step = time.perf_counter(), start
+    for step, result in updates(learner, sampler, pixels, start, config.steps):
+        if not result.finite:
+            raise NotFiniteError(_keep_batch(run, step, pixels.batch(sampler.at(step - 1))))
+        last = step == config.steps
+        row: Json = {"step": step}
+        if step % config.log_every == 0 or last:
+            loss = result.loss.item()
+            now = time.perf_counter()
+            row |= {"loss": loss, "sigma": config.sigma(step - 1), "rate": config.rate(step - 1)}
+            row |= {"steps_per_second": round((step - since_step) / (now - since), 2)}
+            since, since_step = now, step
+        if writes and len(held_out) and (step % config.validate_every == 0 or last):
+            validation = validate(learner, pixels, held_out)
+            row |= {"validation_loss": validation.loss, **validation.health.row()}
+            # While heatmaps still shrink a loss says nothing of the ones to come.
+            if step >= config.sigma_steps and validation.loss < best:
+                best = validation.loss
+                run.save(learner.checkpoint(step, best=best), best=True)
+        if writes and (step % config.checkpoint_every == 0 or last):
+            run.save(learner.checkpoint(step, best=best))
+        if writes and len(row) > 1:
+            run.log(row)
+            observe(row)
+    return learner
+
+
+@torch.no_grad()
+def validate(learner: Learner, pixels: ResidentPairs, rows: Int64[np.ndarray, "m"], batch: int = 64) -> Validation:
+    """Loss and keypoint health on held-out pairs."""
+    learner.model.eval()
+    losses, parts = [], []
+    for part in np.array_split(rows, -(-len(rows) // batch)):
+        source, target = pixels.batch(Draw(part, np.zeros(len(part), bool)))
+        with learner.hardware.autocast(learner.device):
+            output = learner.model(source, target)
+        losses.append(output.loss * len(part))
+        parts.append((source, target, output.source_points, output.target_points))
+    together = [torch.cat(column) for column in zip(*parts, strict=True)]
+    return Validation(float(torch.stack(losses).sum() / len(rows)), health(*together))
+
+
+def _place() -> tuple[int, int]:
+    if torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, 1
+
+
+def _keep_batch(run: Run, step: int, batch: tuple[Tensor, Tensor]) -> str:
+    path = run.path / f"not-finite-step-{step}.safetensors"
+    safetensors.torch.save_file({"source": batch[0].cpu().contiguous(), "target": batch[1].cpu().contiguous()}, path)
+    return f"loss or gradient not finite at step {step}: weights left as they were, batch kept in {path}"

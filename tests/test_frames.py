@@ -1,0 +1,36 @@
+import numpy as np
+import torch
+
+from transporter.coords import from_pixels, to_pixels
+from transporter.frames import resize, resize_tensor
+
+
+def test_halving_averages_blocks() -> None:
+    frame = np.array([[0, 100, 10, 10], [100, 200, 10, 10]], np.uint8)[..., None].repeat(3, -1)
+    assert resize(frame, 1, 2)[..., 0].tolist() == [[100, 10]]
+
+
+def test_fractions_of_pixels_count_by_area() -> None:
+    frame = np.array([[0, 90, 240]], np.uint8)[..., None].repeat(3, -1)
+    # three cells into two: 0 + half of 90, half of 90 + 240, each over 1.5
+    assert resize(frame, 1, 2)[0, :, 0].tolist() == [30, 190]
+
+
+def test_the_mean_light_is_kept() -> None:
+    frames = np.random.default_rng(0).integers(0, 256, (3, 210, 160, 3), dtype=np.uint8)
+    small = resize(frames, 80, 80)
+    assert small.shape == (3, 80, 80, 3)
+    assert abs(small.mean() - frames.mean()) < 0.1
+
+
+def test_arrays_and_tensors_agree() -> None:
+    frames = np.random.default_rng(1).integers(0, 256, (2, 33, 47, 3), dtype=np.uint8)
+    tensor = resize_tensor(torch.from_numpy(frames), 20, 64)
+    assert np.abs(tensor.numpy() - resize(frames, 20, 64)).max() <= 0.51
+
+
+def test_points_and_pixels_are_inverse_and_edges_are_one() -> None:
+    corners = np.array([[-1.0, -1.0], [1.0, 1.0], [0.0, 0.0]])
+    assert to_pixels(corners, 160, 210).tolist() == [[0, 0], [160, 210], [80, 105]]
+    assert np.allclose(from_pixels(to_pixels(corners, 160, 210), 160, 210), corners)
+    assert torch.equal(to_pixels(torch.zeros(2, 2), 4, 8), torch.tensor([[2.0, 4.0]] * 2))

@@ -1,0 +1,117 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from transporter.errors import InputError
+from transporter.files import replacing
+from transporter.runs import Checkpoint, Run
+
+
+def checkpoint(step: int) -> Checkpoint:
+    return Checkpoint(step, {"model.w": torch.full((3,), float(step))}, {"best": 0.5})
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run.create(tmp_path / "run", {"config": {"seed": 1}})
+
+
+def test_the_newest_checkpoint_comes_back_and_old_ones_go(run: Run) -> None:
+    for step in (1, 2, 3):
+        run.save(checkpoint(step))
+    found = run.latest()
+    assert found is not None
+    assert (found.step, found.state) == (3, {"best": 0.5})
+    assert found.part("model.")["w"].tolist() == [3, 3, 3]
+    assert sorted(p.name for p in (run.path / "checkpoints").iterdir()) == ["step-0000000002", "step-0000000003"]
+
+
+@pytest.mark.parametrize("name", ["tensors.safetensors", "state.json", "manifest.json"])
+def test_a_damaged_checkpoint_is_passed_over_and_named(run: Run, name: str) -> None:
+    run.save(checkpoint(1))
+    run.save(checkpoint(2))
+    file = run.path / "checkpoints" / "step-0000000002" / name
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    found = run.latest()
+    assert found is not None
+    assert found.step == 1
+    assert "step-0000000002 is damaged" in run.warnings[0]
+
+
+def test_a_checkpoint_that_was_never_finished_is_not_seen(run: Run) -> None:
+    run.save(checkpoint(1))
+    (run.path / "checkpoints" / ".step-0000000002.7.part").mkdir()
+    found = run.latest()
+    assert found is not None
+    assert found.step == 1
+
+
+def test_best_is_kept_apart_and_falls_back_to_the_newest(run: Run) -> None:
+    with pytest.raises(InputError, match="no checkpoint yet"):
+        run.best()
+    run.save(checkpoint(5))
+    assert run.best().step == 5
+    run.save(checkpoint(3), best=True)
+    assert run.best().step == 3
+
+
+def test_metrics_leave_out_a_line_cut_short_and_rewind(run: Run) -> None:
+    for step in (1, 2, 3):
+        run.log({"step": step, "loss": step / 2})
+    with (run.path / "metrics.jsonl").open("a") as handle:
+        handle.write('{"step": 4, "lo')
+    assert [row["step"] for row in run.metrics()] == [1, 2, 3]
+    run.rewind(2)
+    run.log({"step": 3, "loss": 0})
+    assert [row["loss"] for row in run.metrics()] == [0.5, 1.0, 0]
+
+
+def test_the_same_settings_reopen_and_others_are_refused(run: Run) -> None:
+    assert Run.create(run.path, {"config": {"seed": 1}}).path == run.path
+    with pytest.raises(InputError, match=r"config\.seed 1 → 2"):
+        Run.create(run.path, {"config": {"seed": 2}})
+
+
+def test_folders_that_hold_something_else_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds no run"):
+        Run.create(tmp_path, {})
+    with pytest.raises(InputError, match="not a run folder"):
+        Run.open(tmp_path)
+    with pytest.raises(InputError, match="is a file"):
+        Run.create(tmp_path / "note.txt", {})
+
+
+def test_a_run_from_the_future_says_so(run: Run) -> None:
+    (run.path / "run.json").write_text(json.dumps({"format": 99, "settings": {}}))
+    with pytest.raises(InputError, match="newer version"):
+        Run.open(run.path)
+
+
+def test_a_second_process_is_refused(run: Run) -> None:
+    code = (
+        "import sys, pathlib\nfrom transporter.runs import Run\n"
+        "with Run.open(pathlib.Path(sys.argv[1])).lock(): print('in')"
+    )
+    with run.lock():
+        second = subprocess.run([sys.executable, "-c", code, run.path], capture_output=True, text=True)
+    assert "in use by another process" in second.stderr
+    third = subprocess.run([sys.executable, "-c", code, run.path], capture_output=True, text=True)
+    assert third.stdout == "in\n"
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+    with pytest.raises(RuntimeError, match="half way"), replacing(path) as temporary:
+        temporary.write_text("ne")
+        raise RuntimeError("half way")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["file.txt"]

@@ -1,0 +1,47 @@
+import numpy as np
+import torch
+
+from transporter.training.batches import Draw, ResidentPairs, Sampler
+
+
+def test_an_epoch_shows_every_pair_once_and_the_next_in_another_order() -> None:
+    rows = np.array([3, 5, 7, 11, 13, 17])
+    sampler = Sampler(rows, batch=2, seed=0)
+    first = np.concatenate([sampler.at(step).rows for step in range(3)])
+    second = np.concatenate([sampler.at(step).rows for step in range(3, 6)])
+    assert sorted(first) == sorted(second) == rows.tolist()
+    assert first.tolist() != second.tolist()
+
+
+def test_a_batch_depends_on_its_number_alone() -> None:
+    rows = np.arange(10)
+    walked = Sampler(rows, batch=4, seed=1)
+    for step in range(7):
+        walked.at(step)
+    jumped = Sampler(rows, batch=4, seed=1)
+    for a, b in zip(walked.at(7), jumped.at(7), strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_processes_share_a_batch_without_overlap() -> None:
+    rows = np.arange(100)
+    whole = Sampler(rows, batch=8, seed=2).at(5)
+    parts = [Sampler(rows, 8, 2, rank, world=2).at(5) for rank in range(2)]
+    assert np.array_equal(np.concatenate([p.rows for p in parts]), whole.rows)
+    assert np.array_equal(np.concatenate([p.swap for p in parts]), whole.swap)
+
+
+def test_swapped_pairs_run_backwards() -> None:
+    pairs = np.arange(2 * 2 * 1 * 1 * 3, dtype=np.uint8).reshape(2, 2, 1, 1, 3)
+    source, target = ResidentPairs(pairs, torch.device("cpu")).batch(Draw(np.array([0, 1]), np.array([False, True])))
+    assert source.flatten().tolist() == [0, 1, 2, 9, 10, 11]
+    assert target.flatten().tolist() == [3, 4, 5, 6, 7, 8]
+
+
+def test_statistics_are_those_of_all_frames_of_the_rows() -> None:
+    pairs = np.random.default_rng(0).integers(0, 256, (1100, 2, 2, 3, 3), dtype=np.uint8)
+    rows = np.arange(1050)
+    mean, std = ResidentPairs(pairs, torch.device("cpu")).statistics(rows)
+    frames = pairs[rows].reshape(-1, 2, 3, 3).astype(np.float64)
+    np.testing.assert_allclose(mean.numpy(), frames.mean(0).transpose(2, 0, 1), rtol=1e-5)
+    np.testing.assert_allclose(std.numpy(), frames.std(0).transpose(2, 0, 1), rtol=1e-5)
