@@ -1,10 +1,12 @@
 """One question, several recipes, several seeds, side by side: train each, measure each against the truth.
 
-    python benchmarks/recipes.py pong --recipes plain,annealed,standardised --seeds 0,1 --out results/recipes/pong
+    transporter collect pong --size 80 --out data/pong
+    python benchmarks/recipes.py pong:default:0,1 pong:plain:0,1 --data data --out results/recipes
 
-Each run writes its own JSON (and its weights, with --weights) as soon as it is done, so nothing is lost at a time limit.
+Each run writes its JSON and its weights as soon as it is done, so that nothing is lost at a time limit.
 """
 
+import contextlib
 import dataclasses
 import datetime
 import json
@@ -28,7 +30,9 @@ RECIPES: dict[str, dict[str, Any]] = {
     "one_by_one": {"transport": "one_by_one"},
     "instance": {"norm": "instance"},
     "separated": {"separation": 0.02},
-    "separated_more": {"separation": 0.1},
+    "small_decoder": {"refine": (64, 32)},
+    "twice": {"keypoints_factor": 2},
+    "thrice": {"keypoints_factor": 3},
 }
 
 
@@ -41,17 +45,18 @@ def run_one(job: dict[str, Any]) -> None:
     from transporter.envs import make, scene
     from transporter.models.zoo import from_run
     from transporter.runs import Run
+    from transporter.tracking.evaluate import evaluate
     from transporter.training.config import PRESETS, preset
     from transporter.training.learner import Hardware
     from transporter.training.loop import train
-    from transporter.tracking.evaluate import evaluate
 
     changes = dict(RECIPES[job["recipe"]])
     pairs = PairSet.open(job["data"])
     base = PRESETS[job["preset"]]
-    if "norm" in changes:
-        changes["shape"] = dataclasses.replace(base.model.shape, norm=changes.pop("norm"))
-    shared = {"keypoints": job["keypoints"] or scene(job["environment"]).keypoints, "size": pairs.settings.size}
+    shape = {field: changes.pop(field) for field in ("norm", "refine") if field in changes}
+    changes["shape"] = dataclasses.replace(base.model.shape, **shape)
+    keypoints = (job["keypoints"] or scene(job["environment"]).keypoints) * changes.pop("keypoints_factor", 1)
+    shared = {"keypoints": keypoints, "size": pairs.settings.size}
     shared |= {"seed": job["seed"], "steps": job["steps"], "sigma_steps": int(job["steps"] * job["anneal"])}
     config = preset(job["preset"], **{**shared, **changes})
     config = dataclasses.replace(config, validate_every=max(1, config.steps // 20), checkpoint_every=config.steps)
@@ -59,16 +64,13 @@ def run_one(job: dict[str, Any]) -> None:
     name = f"{job['environment']}-{job['recipe']}-seed{job['seed']}"
     run = Run.create(out / "runs" / name, {"environment": job["environment"], "config": config.to_json()})
     started = time.time()
-    deadline = started + job["minutes"] * 60
 
     def observe(row: dict[str, Any]) -> None:
-        if time.time() > deadline:
+        if time.time() > job["deadline"]:
             raise TimeoutError
 
-    try:
+    with contextlib.suppress(TimeoutError):
         train(config, pairs, run, Hardware(compile=job["compile"]), observe)
-    except TimeoutError:
-        pass
     trained = time.time() - started
     env = make(job["environment"], pairs.settings.size)
     detector = from_run(run)
@@ -103,53 +105,56 @@ def table(out: Path) -> None:
         objects = " ".join(f"{o['name']}={o['recall']:.2f}" for o in result["objects"] if o["windows"])
         print(
             f"{result['name']:42} {f['precision@1']:6.3f} {f['precision@20']:6.3f} {f['precision@200']:6.3f} "
-            f"{f['precision_ratio@200']:9.3f} {f['alive']:5} {f['duplicates']:3} {f['steps']:7} {f['seconds']:5.0f} {objects}"
+            f"{f['precision_ratio@200']:9.3f} {f['alive']:5} {f['duplicates']:3} {f['steps']:7} {f['seconds']:5.0f} "
+            f"{objects}"
         )
 
 
 def main(
-    environments: tyro.conf.Positional[str],
+    jobs: tyro.conf.Positional[list[str]],
     /,
+    data: Path,
     out: Path,
-    recipes: str = "default",
-    seeds: str = "0",
     preset: str = "fast",
     steps: int = 8_000,
     anneal: float = 0.3,
     keypoints: int = 0,
-    size: int = 80,
-    pairs: int = 20_000,
-    sampler: str = "halves",
-    frames: int = 4_000,
-    minutes: float = 8.0,
+    frames: int = 3_000,
+    minutes: float = 9.0,
     workers: int = 12,
     threads: int = 1,
     compile: bool = False,
-    data: Path = Path("data/recipes"),
 ) -> None:
-    """Compare recipes on environments (separated by commas)."""
-    from transporter.data.collect import collect
-    from transporter.data.manifest import CollectSettings
+    """Run jobs such as pong:default:0,1,2 (environment, recipe, seeds), in the order given, until the time is up.
 
+    Args:
+        jobs: ENVIRONMENT:RECIPE:SEED,SEED,… each.
+        data: Folder with one data set per environment, named after it (from `transporter collect`).
+        out: Folder for the results.
+        preset: What the recipes change.
+        steps: Updates in each run.
+        anneal: Share of the steps over which the heatmaps shrink.
+        keypoints: K; 0: what the environment knows.
+        frames: Of held-out play, to measure on.
+        minutes: For everything; runs that are not through by then are measured as they are.
+        workers: Runs side by side.
+        threads: For each run.
+        compile: torch.compile the networks.
+    """
     out.mkdir(parents=True, exist_ok=True)
     head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     commit = os.environ.get("TRANSPORTER_COMMIT") or head.stdout.strip()
-    jobs = []
-    for environment in environments.split(","):
-        path = data / f"{environment}-{size}-{pairs}-{sampler}"
-        settings = CollectSettings(environment=environment, size=size, pairs=pairs, sampler=sampler, budget=pairs * 150)  # type: ignore[arg-type]
-        begun = time.time()
-        collect(settings, path)
-        print(f"data: {path} in {time.time() - begun:.0f} s", flush=True)
-        jobs += [
-            {"environment": environment, "recipe": recipe, "seed": int(seed), "preset": preset, "steps": steps,
-             "anneal": anneal, "keypoints": keypoints, "data": str(path), "frames": frames, "minutes": minutes,
-             "compile": compile, "threads": threads, "out": str(out), "commit": commit}
-            for recipe in recipes.split(",") for seed in seeds.split(",")
-        ]  # fmt: skip
-    waiting, running = list(jobs), []
+    shared = {"preset": preset, "steps": steps, "anneal": anneal, "keypoints": keypoints, "frames": frames}
+    shared |= {"compile": compile, "threads": threads, "out": str(out), "commit": commit}
+    shared |= {"deadline": time.time() + minutes * 60}
+    waiting = []
+    for job in jobs:
+        environment, recipe, seeds = job.split(":")
+        one = {"environment": environment, "recipe": recipe, "data": str(data / environment)}
+        waiting += [{**shared, **one, "seed": int(seed)} for seed in seeds.split(",")]
+    running: list[Any] = []
     context = multiprocessing.get_context("spawn")
-    while waiting or running:
+    while (waiting and time.time() < shared["deadline"]) or running:
         running = [process for process in running if process.is_alive()]
         while waiting and len(running) < workers:
             process = context.Process(target=run_one, args=(waiting.pop(0),))

@@ -1,5 +1,4 @@
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -110,8 +109,13 @@ def test_a_second_process_is_refused(run: Run) -> None:
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "file.txt"
     path.write_text("old")
-    with pytest.raises(RuntimeError, match="half way"), replacing(path) as temporary:
-        temporary.write_text("ne")
-        raise RuntimeError("half way")
+
+    def write_half() -> None:
+        with replacing(path) as temporary:
+            temporary.write_text("ne")
+            raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError, match="half way"):
+        write_half()
     assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["file.txt"]
+    assert [p.name for p in tmp_path.iterdir()] == ["file.txt"]

@@ -1,9 +1,9 @@
 """A run folder: configuration, metrics.jsonl, checkpoints (atomic, verified), resume, lock.
 
-    run.json            what is being trained, and with which settings
-    metrics.jsonl       one row a line
-    checkpoints/        step-0000001000/ …: everything needed to go on
-    best/               likewise, the one with the lowest validation loss
+run.json            what is being trained, and with which settings
+metrics.jsonl       one row a line
+checkpoints/        step-0000001000/ …: everything needed to go on
+best/               likewise, the one with the lowest validation loss
 """
 
 import fcntl

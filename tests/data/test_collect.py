@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from transporter.data.clips import collect_video, cut
 from transporter.data.collect import Progress, collect, halves, offers, offset, trajectories, worked_ahead
+from transporter.data.manifest import Manifest
 from transporter.data.pairs import CollectSettings, PairSet
 from transporter.envs.registry import make_vector
 from transporter.errors import InputError
@@ -79,6 +80,16 @@ def test_the_policy_is_uniform_and_follows_its_seed() -> None:
     assert abs(shares - 1 / 3).max() < 0.03
     np.testing.assert_array_equal(actions(0), actions(0))
     assert (actions(0) != actions(1)).any()
+
+
+def test_pong_played_again_from_its_seed_is_the_same(pong: VectorEnv) -> None:
+    # What resuming stands on: a reset with a seed wipes out all that was played before.
+    def play(seed: int) -> np.ndarray:
+        return np.stack([t.frames for t in trajectories(pong, np.random.default_rng(seed), length=30, steps=30)])
+
+    first = play(0)
+    assert (play(1) != first).any()
+    np.testing.assert_array_equal(play(0), first)
 
 
 def test_offers_keep_the_order_of_time_and_skip_single_frames() -> None:
@@ -198,6 +209,9 @@ def test_killed_and_run_again_gives_the_same_to_the_bit(tmp_path: Path, at_step:
     assert killed.returncode == -signal.SIGKILL
     with pytest.raises(InputError, match="not finished"):
         PairSet.open(tmp_path / "killed")
+    manifest = Manifest.read(tmp_path / "killed")
+    assert manifest.segments == at_step // 640
+    assert len(list((tmp_path / "killed/pairs").glob("*.0.0.0.0"))) > len(manifest.chunk_bytes)  # work to be dropped
     resumed, whole = collect(SETTINGS, tmp_path / "killed"), collect(SETTINGS, tmp_path / "whole")
     names = sorted(p.relative_to(whole.path) for p in whole.path.rglob("*") if p.is_file())
     assert names == sorted(p.relative_to(resumed.path) for p in resumed.path.rglob("*") if p.is_file())

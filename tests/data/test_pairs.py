@@ -186,7 +186,9 @@ def test_opens_at_once(tmp_path: Path) -> None:
     assert time.perf_counter() - start < 1
 
 
-@pytest.mark.parametrize("wrong", [{"size": 4}, {"pairs": 0}, {"length": 1}, {"validation": 1.0}, {"sampler": "no"}])
+@pytest.mark.parametrize(
+    "wrong", [{"size": 4}, {"pairs": 0}, {"length": 1}, {"budget": 99}, {"validation": 1.0}, {"sampler": "no"}]
+)
 def test_settings_are_checked(wrong: dict) -> None:
     with pytest.raises(InputError, match=next(iter(wrong))):
         CollectSettings(**wrong)

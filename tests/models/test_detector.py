@@ -60,7 +60,9 @@ def test_a_file_gives_the_same_detector(detector: Detector, tmp_path: Path) -> N
     loaded = transporter.load(tmp_path / "full.safetensors", "cpu")
     assert np.array_equal(loaded(frames()), detector(frames()))
     assert loaded.card == {"environment": "sprites"}
-    np.testing.assert_allclose(transporter.load(tmp_path / "half.safetensors", "cpu")(frames()), detector(frames()), atol=0.03)
+    np.testing.assert_allclose(
+        transporter.load(tmp_path / "half.safetensors", "cpu")(frames()), detector(frames()), atol=0.03
+    )
     assert (tmp_path / "half.safetensors").stat().st_size < 0.6 * (tmp_path / "full.safetensors").stat().st_size
 
 

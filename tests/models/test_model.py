@@ -43,7 +43,7 @@ def test_nothing_is_learnt_through_the_source() -> None:
     model(source, target).loss.backward()
     got = [p.grad.clone() for p in model.parameters()]
 
-    x_s, x_t = model.pixels.encode(source), model.pixels.encode(target)
+    x_s = model.pixels.encode(source)
     given = Transporter(model.pixels, model.features, model.keypoints, model.refine)
     features_s, points_s = model.features(x_s).detach(), model.keypoints(x_s).detach()
     given.features = Replay(features_s, model.features)

@@ -79,7 +79,8 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights_and_metrics(tmp_path:
 def test_the_best_checkpoint_has_the_lowest_validation_loss_after_the_heatmaps_shrank(tmp_path, pairs, config) -> None:
     run = Run.create(tmp_path / "run", config.to_json())
     train(config, pairs, run, CPU)
-    rows = {row["step"]: row["validation_loss"] for row in run.metrics() if row["step"] >= 6 and "validation_loss" in row}
+    validated = [row for row in run.metrics() if row["step"] >= 6 and "validation_loss" in row]
+    rows = {row["step"]: row["validation_loss"] for row in validated}
     assert run.best().step == min(rows, key=rows.__getitem__)
     assert run.best().state["best"] == min(rows.values())
 
@@ -99,22 +100,23 @@ def test_a_gradient_that_is_not_finite_leaves_everything_as_it_was(tmp_path: Pat
         assert torch.equal(tensor, after[name]), name
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_batch(tmp_path: Path, pairs, config) -> None:
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_batch(
+    tmp_path: Path, pairs, config, monkeypatch
+) -> None:
     run = Run.create(tmp_path / "run", config.to_json())
+    learners: list[Learner] = []
+
+    class Seen(Learner):
+        def __init__(self, *args: object) -> None:
+            super().__init__(*args)
+            learners.append(self)
 
     def spoil(row: dict) -> None:
         if row["step"] == 6:
-            config_bias.data.fill_(torch.inf)
+            learners[0].model.refine[-1].bias.data.fill_(torch.inf)
 
-    class Spoiled(Learner):
-        def __init__(self, *args: object) -> None:
-            super().__init__(*args)
-            nonlocal config_bias
-            config_bias = self.model.refine[-1].bias
-
-    config_bias = torch.zeros(())
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(NotFiniteError, match="step 7"):
-        patch.setattr("transporter.training.loop.Learner", Spoiled)
+    monkeypatch.setattr("transporter.training.loop.Learner", Seen)
+    with pytest.raises(NotFiniteError, match="step 7"):
         train(config, pairs, run, CPU, spoil)
     assert (run.path / "not-finite-step-7.safetensors").exists()
     latest = run.latest()

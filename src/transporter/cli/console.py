@@ -20,7 +20,7 @@ class Bar:
         self._progress, self._task = progress, task
 
     def at(self, done: float, note: str = "", total: float | None = None) -> None:
-        self._progress.update(self._task, completed=done, note=note, **({"total": total} if total else {}))
+        self._progress.update(self._task, completed=done, total=total, note=note)
 
 
 @contextmanager

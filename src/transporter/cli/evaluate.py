@@ -68,7 +68,13 @@ def show_evaluation(found: "Evaluation") -> None:
     heads = ["length", "precision", "recall", "best possible", "best possible", "share of it"]
     table(f"{found.scene}: {found.frames:,} frames, {found.episodes} episodes", heads, rows)
     rows = [
-        [row.name, str(row.windows), f"{row.recall:.2f}", f"{row.error:.3f}", "–" if row.keypoint is None else str(row.keypoint)]
+        [
+            row.name,
+            str(row.windows),
+            f"{row.recall:.2f}",
+            f"{row.error:.3f}",
+            "–" if row.keypoint is None else str(row.keypoint),
+        ]
         for row in found.objects
         if row.windows
     ]

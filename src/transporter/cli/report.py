@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from transporter.runs import Run
 
 
-def report(run: tyro.conf.Positional[Path], /, out: Path | None = None, frames: int = 200, seed: int = 1_000_000) -> None:
+def report(
+    run: tyro.conf.Positional[Path], /, out: Path | None = None, frames: int = 200, seed: int = 1_000_000
+) -> None:
     """Write a page with a run's figures, curves, pictures and a labelled clip.
 
     Args:

@@ -101,9 +101,7 @@ def default_keypoints(name: str) -> int:
     return 5 if name == "video" else scene(name).keypoints
 
 
-def open_or_collect(
-    source: list[str], data: Path | None, label: str, size: int, pairs: int, seed: int
-) -> "PairSet":
+def open_or_collect(source: list[str], data: Path | None, label: str, size: int, pairs: int, seed: int) -> "PairSet":
     """The data set given, or one made for the occasion, by play or from the videos."""
     from transporter.cli.collect import collect_with_bar, name_of
     from transporter.data.manifest import CollectSettings

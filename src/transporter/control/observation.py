@@ -56,8 +56,8 @@ class _Vector(gymnasium.vector.VectorObservationWrapper):
         return _detect(self.detector, observations, self.features)
 
 
-def KeypointObservation(env: Any, detector: Detector, *, features: bool = False) -> Any:  # noqa: N802
-    """The same environment seen as keypoints: (K, 2), or (K, 2 + D) with features; one environment or a vector of them."""
+def KeypointObservation(env: Any, detector: Detector, *, features: bool = False) -> Any:
+    """The same environment seen as keypoints: (K, 2), or (K, 2 + D) with features; one, or a vector of them."""
     if isinstance(env, gymnasium.vector.VectorEnv):
         return _Vector(env, detector, features)
     return _Single(env, detector, features)

@@ -37,7 +37,8 @@ class CollectSettings:
     diverse: bool = True
     """Once the set is full, go on and let unusual pairs overwrite usual ones (Appendix B)."""
     budget: int = 10_000_000
-    """Environment steps after which collection ends; with diverse off, it ends as soon as the set is full."""
+    """Environment steps after which collection ends (with diverse off, it ends as soon as the set is full). Each
+    `length` steps offer one pair, so 100k diverse pairs have something to choose from only well above 10M."""
     envs: int = 64
     """Copies of the environment that play at once (fewer where the set is small)."""
     rate: float = 15.0
@@ -56,6 +57,8 @@ class CollectSettings:
                 raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}")
         if self.sampler not in ("halves", "offset"):
             raise InputError(f"sampler must be halves or offset, not {self.sampler!r}")
+        if self.budget < self.length:
+            raise InputError(f"budget must cover one trajectory, {self.length} steps, not {self.budget}")
         if not 0 <= self.validation < 1:
             raise InputError(f"validation must be a share of at least 0 and under 1, not {self.validation}")
         if not self.rate > 0:

@@ -9,7 +9,7 @@ What is visible decides: a box is cut to the field, the centre is that of the pa
 than a quarter is left (off screen, behind a border, parked at 0) counts as absent.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -74,11 +74,12 @@ def _ms_pacman(r: list[int]) -> list[Box | None]:
 
 # Ms Pac-Man draws all ghosts with one sprite and shows those on a common line in turn: with four abreast each is on
 # every fourth frame only. RAM does not tell which; the colours do: a ghost's own, then frightened and about to recover.
+# The fruit takes its turn too, but changes its colours with the level: it counts as drawn while it is out.
 GHOST_COLOURS = ((180, 122, 48), (84, 184, 153), (198, 89, 179), (200, 72, 72))
 FRIGHTENED_COLOURS = ((66, 114, 194), (214, 214, 214))
 
 
-def _ghosts_drawn(boxes: list[Box | None], screens: Sequence[Screen]) -> list[Box | None]:
+def _ghosts_drawn(boxes: list[Box | None], screens: Sequence[Screen] | UInt8[np.ndarray, "2 210 160 3"]) -> list[Box | None]:
     """The boxes without those of ghosts that none of the screens shows."""
     seen = list(boxes)
     for slot, own in enumerate(GHOST_COLOURS, start=1):
@@ -94,7 +95,12 @@ def _holds(screen: Screen, box: Box, colours: Sequence[tuple[int, int, int]]) ->
 
 
 FROSTBITE_BORDER = 8  # columns on the left that the console blanks
-COPIES = {0: (0,), 1: (0, 16), 2: (0, 32), 3: (0, 16, 32)}  # the video chip's repeats of one sprite, by its size register
+COPIES = {
+    0: (0,),
+    1: (0, 16),
+    2: (0, 32),
+    3: (0, 16, 32),
+}  # the video chip's repeats of one sprite, by its size register
 
 
 def _frostbite(r: list[int]) -> list[Box | None]:
@@ -124,7 +130,7 @@ def _wrapped(box: Box) -> Box:
 def _seaquest(r: list[int]) -> list[Box | None]:
     player = None if 0 < r[105] < 15 else Box(r[70], r[97] + 33, 16, 11)
     missile = Box(r[103], r[97] + 40, 8, 1) if r[103] else None
-    patrol = Box(r[118], 45, 16, 11) if r[60] >= 2 else None
+    patrol = Box(r[118], 46, 8, 8) if r[60] >= 2 and r[118] else None  # at the surface, in later rounds
     beat = r[1] // 4 % 16
     swim = min(beat, 15 - beat) - 4  # sharks go up and down by eight rows with the frame counter
     enemies, divers, torpedoes = [], [], []
@@ -197,16 +203,17 @@ def objects(game: str) -> tuple[str, ...]:
     return RULES[game].objects if game in RULES else ()
 
 
-def boxes(game: str, ram: Ram, screens: Sequence[Screen] = ()) -> list[Box | None]:
+def boxes(game: str, ram: Ram, screens: Iterable[Screen] = ()) -> list[Box | None]:
     """The visible part of each object, None where it is absent; see truth()."""
     rules = _rules(game)
     found = rules.boxes([int(byte) for byte in ram])
-    if game == "ms_pacman" and len(screens):
-        found = _ghosts_drawn(found, screens)
+    shown = tuple(screens)
+    if game == "ms_pacman" and shown:
+        found = _ghosts_drawn(found, shown)
     return [box and _visible(box, rules.field) for box in found]
 
 
-def truth(game: str, ram: Ram, screens: Sequence[Screen] = ()) -> Truth:
+def truth(game: str, ram: Ram, screens: Iterable[Screen] = ()) -> Truth:
     """Centres and presence; given the screens that a frame is made of, what flickers is absent where none shows it."""
     found = boxes(game, ram, screens)
     pixels = np.array([(b.x + b.width / 2, b.y + b.height / 2) if b else (0, 0) for b in found], np.float32)

@@ -40,7 +40,8 @@ def features_under(
     features: Float[Tensor, "b d h w"], points: Float[Tensor, "b k 2"], sigma: float
 ) -> Float[Tensor, "b k d"]:
     """§3.2.1: the mean of Φ under each keypoint's heatmap, weighted by it."""
-    heat = gaussian_heatmaps(points, *features.shape[-2:], sigma).flatten(2)
+    height, width = features.shape[-2:]
+    heat = gaussian_heatmaps(points, height, width, sigma).flatten(2)
     weights = heat / heat.sum(-1, keepdim=True).clamp_min(1e-6)
     return weights @ features.flatten(2).transpose(1, 2)
 
@@ -131,7 +132,11 @@ class Detector:
 
     @classmethod
     def from_tensors(
-        cls, config: ModelConfig, tensors: dict[str, Tensor], card: dict[str, Any] | None = None, device: str | None = None
+        cls,
+        config: ModelConfig,
+        tensors: dict[str, Tensor],
+        card: dict[str, Any] | None = None,
+        device: str | None = None,
     ) -> Self:
         """From a model's own weights; those that only training needs are left out."""
         detector = cls(config, card, device)

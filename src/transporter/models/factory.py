@@ -39,7 +39,7 @@ class ModelConfig:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "ModelConfig":
         try:
-            shape = {name: tuple(v) if isinstance(v, list) else v for name, v in data["shape"].items()}
+            shape: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in data["shape"].items()}
             return cls(**{**data, "shape": Shape(**shape)})
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"not a model this version knows: {error}") from error

@@ -89,12 +89,14 @@ class Transporter(nn.Module):
 
     def forward(self, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> Output:
         x_s, x_t = self.pixels.encode(source), self.pixels.encode(target)
-        with torch.no_grad():  # nothing is learnt through the source: its features are given, only the target's are sought
+        with (
+            torch.no_grad()
+        ):  # nothing is learnt through the source: its features are given, only the target's are sought
             features_s, points_s = self.features(x_s), self.keypoints(x_s)
         features_t, points_t = self.features(x_t), self.keypoints(x_t)
-        size = features_t.shape[-2:]
-        heat_s = gaussian_heatmaps(points_s, *size, self.sigma)
-        heat_t = gaussian_heatmaps(points_t, *size, self.sigma)
+        height, width = features_t.shape[-2:]
+        heat_s = gaussian_heatmaps(points_s, height, width, self.sigma)
+        heat_t = gaussian_heatmaps(points_t, height, width, self.sigma)
         moved = self.transport(features_s.float(), features_t.float(), heat_s, heat_t)
         prediction = self.refine(moved).float()
         loss = (prediction - x_t).square().mean()

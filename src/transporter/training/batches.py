@@ -18,7 +18,7 @@ class Draw(NamedTuple):
 
 
 class Sampler:
-    """Every pair once an epoch, in an order of its own. Batch `step` is a pure function of the seed: resume is exact."""
+    """Every pair once an epoch, in an order of its own. A batch is a pure function of seed and step: resume is exact."""
 
     def __init__(self, rows: Int64[np.ndarray, "n"], batch: int, seed: int, rank: int = 0, world: int = 1) -> None:
         if len(rows) == 0:
@@ -32,7 +32,7 @@ class Sampler:
 
     def at(self, step: int) -> Draw:
         positions = np.arange(step * self.batch, (step + 1) * self.batch)
-        rows = np.array([self._permutation(p // len(self.rows))[p % len(self.rows)] for p in positions])
+        rows = np.array([self._permutation(int(p) // len(self.rows))[p % len(self.rows)] for p in positions])
         swap = np.random.default_rng((self.seed, 1, step)).random(self.batch) < 0.5
         return Draw(rows[self.share], swap[self.share])
 

@@ -52,9 +52,7 @@ def health(
     return Health(travel, change, others.min(1).values, target_points.mean(0), alive, duplicate)
 
 
-def _change_under(
-    source: Tensor, target: Tensor, source_points: Tensor, target_points: Tensor
-) -> Float[Tensor, "k"]:
+def _change_under(source: Tensor, target: Tensor, source_points: Tensor, target_points: Tensor) -> Float[Tensor, "k"]:
     """Mean over pairs and both ends of the (slightly blurred) difference image at the keypoint, over its own mean."""
     difference = (source.float() - target.float()).abs().amax(-1)[:, None]
     ground = difference.mean().clamp_min(1e-6)
