@@ -29,6 +29,11 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def is_temporary(name: str) -> bool:
+    """Whether a file is what a killed `replacing` left behind."""
+    return name.startswith(".") and ".part" in name
+
+
 def write_text(path: Path, text: str) -> None:
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

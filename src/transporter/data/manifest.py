@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from transporter.errors import InputError
+from transporter.files import write_text
 
 FORMAT = 1  # raise it whenever an older reader would misread the folder
 NAME = "manifest.json"
@@ -85,13 +85,7 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """All or nothing: a reader sees the old manifest or the new one, also after a power cut."""
         record = dataclasses.asdict(self) | {"live": self.live.tolist(), "trajectory": self.trajectory.tolist()}
-        temporary = folder / f"{NAME}.partial"
-        with temporary.open("w") as file:
-            json.dump({"format": FORMAT, **record}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(folder / NAME)
-        sync_folder(folder)
+        write_text(folder / NAME, json.dumps({"format": FORMAT, **record}))
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
@@ -126,12 +120,3 @@ def _damaged(folder: Path, what: str) -> str:
 def damaged(folder: Path, what: str) -> InputError:
     """The one way in which every reader of a data set says so."""
     return InputError(_damaged(folder, what))
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names of new files in a folder survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

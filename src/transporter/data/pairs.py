@@ -20,8 +20,9 @@ import zarr
 from jaxtyping import Int, UInt8
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from transporter.data.manifest import NAME, CollectSettings, Manifest, damaged, sync_folder
+from transporter.data.manifest import NAME, CollectSettings, Manifest, damaged
 from transporter.errors import InputError
+from transporter.files import is_temporary, sync
 
 Pairs = UInt8[np.ndarray, "n 2 h w 3"]  # [source, target] in the order of time
 
@@ -166,9 +167,8 @@ class PairWriter:
             self._write_chunk()
         folder = self.path / ARRAY
         for name in ["zarr.json", *map(_file, range(len(self.manifest.chunk_bytes), len(self._bytes)))]:
-            with (folder / name).open("rb") as file:
-                os.fsync(file.fileno())
-        sync_folder(folder)
+            sync(folder / name)
+        sync(folder)
         live, trajectory = np.array(self._live, np.int64), np.array(self._trajectory, np.int64)
         segments = self.manifest.segments + 1
         sizes = list(self._bytes)
@@ -205,8 +205,9 @@ class PairWriter:
     def _discard(self) -> None:
         """Nothing was committed, so leave nothing behind."""
         shutil.rmtree(self.path / ARRAY, ignore_errors=True)
-        for name in ("zarr.json", f"{NAME}.partial", NAME, "lock"):
-            (self.path / name).unlink(missing_ok=True)
+        for entry in list(os.scandir(self.path)):
+            if entry.name in ("zarr.json", NAME, "lock") or is_temporary(entry.name):
+                Path(entry).unlink()
         with suppress(OSError):  # someone else's file may have come
             self.path.rmdir()
 
@@ -243,10 +244,11 @@ def _refuse_foreign(path: Path) -> None:
     """Never write among files that are not ours; what a run leaves when it is killed at its very start is ours."""
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file: name a folder for the data set")
-    if path.is_dir() and not (path / NAME).exists():
-        names = {e.name for e in os.scandir(path)}
-        if names - {"lock", f"{NAME}.partial"}:
-            raise InputError(f"{path} holds other files and no data set: choose another folder")
+    foreign = (
+        [e.name for e in os.scandir(path) if e.name != "lock" and not is_temporary(e.name)] if path.is_dir() else []
+    )
+    if foreign and NAME not in foreign:
+        raise InputError(f"{path} holds other files and no data set: choose another folder")
 
 
 def _differences(before: CollectSettings, now: CollectSettings) -> str:

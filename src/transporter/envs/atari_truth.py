@@ -79,7 +79,7 @@ GHOST_COLOURS = ((180, 122, 48), (84, 184, 153), (198, 89, 179), (200, 72, 72))
 FRIGHTENED_COLOURS = ((66, 114, 194), (214, 214, 214))
 
 
-def _ghosts_drawn(boxes: list[Box | None], screens: Sequence[Screen] | UInt8[np.ndarray, "2 210 160 3"]) -> list[Box | None]:
+def _ghosts_drawn(boxes: list[Box | None], screens: Sequence[Screen]) -> list[Box | None]:
     """The boxes without those of ghosts that none of the screens shows."""
     seen = list(boxes)
     for slot, own in enumerate(GHOST_COLOURS, start=1):

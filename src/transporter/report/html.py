@@ -3,8 +3,6 @@
 import base64
 import io
 import math
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from PIL import Image
 
 from transporter.errors import InputError
+from transporter.files import write_text
 from transporter.report.draw import Picture, colour
 from transporter.report.plots import has_something_to_draw, tracking_figure, training_figure
 from transporter.tracking.metrics import TrackingCurve, TrackingPoint
@@ -75,16 +74,7 @@ class Plate(NamedTuple):
 def write_report(path: str | Path, report: Report) -> Path:
     """Write the page; a reader sees the old file or the whole new one, never a part."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    page = render(report)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(page)
-        Path(temporary).chmod(0o644)  # a temporary file is private; a report is not
-        Path(temporary).replace(path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    write_text(path, render(report))
     return path
 
 

@@ -18,7 +18,7 @@ class Draw(NamedTuple):
 
 
 class Sampler:
-    """Every pair once an epoch, in an order of its own. A batch is a pure function of seed and step: resume is exact."""
+    """Every pair once an epoch, in an order of its own. A batch follows from seed and step alone: resume is exact."""
 
     def __init__(self, rows: Int64[np.ndarray, "n"], batch: int, seed: int, rank: int = 0, world: int = 1) -> None:
         if len(rows) == 0:
