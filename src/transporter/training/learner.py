@@ -2,10 +2,10 @@
 
 import contextlib
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, UInt8
+from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from transporter.models.factory import build
@@ -20,7 +20,8 @@ class Hardware:
 
     device: str = "auto"  # auto: the GPU where there is one
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU; coordinates and loss stay in fp32
-    compile: bool = False  # torch.compile the networks: minutes to start, then faster
+    compile: bool = False  # torch.compile the networks: a minute to start, then faster
+    graph: bool = True  # on a GPU, replay the whole step as one CUDA graph
 
     def resolve(self) -> torch.device:
         name = ("cuda" if torch.cuda.is_available() else "cpu") if self.device == "auto" else self.device
@@ -28,12 +29,7 @@ class Hardware:
 
     def autocast(self, device: torch.device) -> contextlib.AbstractContextManager[object]:
         half = self.precision == "bf16" or (self.precision == "auto" and device.type == "cuda")
-        return torch.autocast(device.type, torch.bfloat16) if half else contextlib.nullcontext()
-
-
-class StepResult(NamedTuple):
-    loss: Float[Tensor, ""]
-    finite: Bool[Tensor, ""]
+        return torch.autocast(device.type, torch.bfloat16, cache_enabled=False) if half else contextlib.nullcontext()
 
 
 class Learner:
@@ -51,28 +47,50 @@ class Learner:
                 part.compile()
         if torch.distributed.is_initialized():
             self.parallel = nn.parallel.DistributedDataParallel(self.model)
-        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=config.learning_rate, fused=True)
-        self._buffers = [b for m in self.model.modules() if isinstance(m, nn.BatchNorm2d) for b in m.buffers()]
-        self._kept = [b.clone() for b in self._buffers]
+        # What changes from step to step lives in tensors, so that a captured step sees it.
+        self.rate = torch.tensor(config.learning_rate, device=self.device)
+        self.now = torch.tensor(0, device=self.device)
+        self.first_bad = torch.tensor(-1, device=self.device)
+        on_gpu = self.device.type == "cuda"
+        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=self.rate, fused=True, capturable=on_gpu)
+        self._statistics = [b for m in self.model.modules() if isinstance(m, nn.BatchNorm2d) for b in m.buffers()]
+        self._graph: CapturedUpdate | None = None
+        self._captures = on_gpu and hardware.graph and self.parallel is self.model
 
-    def step(self, step: int, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> StepResult:
-        """One update; where the loss or a gradient is not finite, everything stays as it was before the step."""
+    def step(self, step: int, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, ""]:
+        """One update, the loss of which is good until the next. Nothing here waits for the GPU."""
         self.model.train()
         self.model.sigma.fill_(self.config.sigma(step))
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.config.rate(step)
+        self.rate.fill_(self.config.rate(step))
+        self.now.fill_(step)
+        if not self._captures:
+            return self.update(source, target)
+        if self._graph is None:
+            self._graph = CapturedUpdate(self, source, target)
+        return self._graph(source, target)
+
+    def update(self, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, ""]:
+        """Forward, backward, Adam. From the first step with a loss or gradient that is not finite, nothing changes."""
+        before = [statistic.clone() for statistic in self._statistics]
         self.optimiser.zero_grad(set_to_none=True)
         with self.hardware.autocast(self.device):
             output: Output = self.parallel(source, target)
         output.loss.backward()
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         finite = torch.isfinite(output.loss.detach()) & torch.isfinite(torch.nn.utils.get_total_norm(gradients))
-        if finite:
-            self.optimiser.step()
-            _copy(self._buffers, to=self._kept)
-        else:
-            _copy(self._kept, to=self._buffers)  # the norms' running statistics saw the bad batch
-        return StepResult(output.loss.detach(), finite)
+        self.first_bad.copy_(torch.where((self.first_bad < 0) & ~finite, self.now, self.first_bad))
+        well = self.first_bad < 0
+        # The way torch's own loss scaler makes Adam leave out a step, without asking the CPU.
+        self.optimiser.found_inf = (~well).float()  # type: ignore[attr-defined]
+        self.optimiser.step()
+        for statistic, old in zip(self._statistics, before, strict=True):
+            statistic.copy_(torch.where(well, statistic, old))
+        return output.loss.detach()
+
+    def failed_at(self) -> int | None:
+        """The step whose loss or gradient was not finite; this does wait for the GPU."""
+        bad = int(self.first_bad)
+        return None if bad < 0 else bad
 
     def checkpoint(self, step: int, **state: object) -> Checkpoint:
         """`step` updates have been made."""
@@ -96,9 +114,40 @@ class Learner:
                 }
                 self.optimiser.state[parameter] = {"step": tensors[f"adam.step.{name}"].to(self.device), **moments}
         torch.set_rng_state(tensors["random.torch"])
-        self._kept = [b.clone() for b in self._buffers]
+        self._graph = None  # it holds on to the moments that were there before
 
 
-def _copy(tensors: list[Tensor], to: list[Tensor]) -> None:
-    if tensors:  # norms other than batch norm keep no statistics
-        torch._foreach_copy_(to, tensors)
+class CapturedUpdate:
+    """One update as a CUDA graph: a single launch instead of hundreds."""
+
+    def __init__(self, learner: Learner, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> None:
+        self.source, self.target = source.clone(), target.clone()
+        self.graph = torch.cuda.CUDAGraph()
+        # Kernels are chosen and Adam's moments made by real updates, which are then taken back.
+        kept = [tensor.detach().clone() for tensor in _state(learner)]
+        fresh = not learner.optimiser.state
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                learner.update(self.source, self.target)
+        torch.cuda.current_stream().wait_stream(stream)
+        learner.optimiser.zero_grad(set_to_none=True)
+        with torch.cuda.graph(self.graph):
+            self.loss = learner.update(self.source, self.target)
+        moments = [t for slots in learner.optimiser.state.values() for t in slots.values()]
+        with torch.no_grad():
+            for tensor, old in zip(_state(learner), kept + [torch.zeros_like(t) for t in moments] * fresh, strict=True):
+                tensor.copy_(old)
+
+    def __call__(self, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, ""]:
+        self.source.copy_(source)
+        self.target.copy_(target)
+        self.graph.replay()
+        return self.loss
+
+
+def _state(learner: Learner) -> list[Tensor]:
+    """Every tensor that an update changes; Adam's last, since they are made by the first one."""
+    moments = [t for slots in learner.optimiser.state.values() for t in slots.values()]
+    return [*learner.model.state_dict().values(), learner.first_bad, *moments]

@@ -7,14 +7,14 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import safetensors.torch
 import torch
-from jaxtyping import Int64, UInt8
+from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
 from transporter.runs import Json, Run
 from transporter.training.batches import Draw, ResidentPairs, Sampler
 from transporter.training.config import TrainConfig
 from transporter.training.health import Health, health
-from transporter.training.learner import Hardware, Learner, StepResult
+from transporter.training.learner import Hardware, Learner
 
 
 class Pairs(Protocol):
@@ -39,7 +39,7 @@ class Done(NamedTuple):
     """A step that was made."""
 
     step: int  # counts from 1
-    result: StepResult
+    loss: Float[Tensor, ""]  # good until the next step
 
 
 def updates(learner: Learner, sampler: Sampler, pixels: ResidentPairs, start: int, stop: int) -> Iterator[Done]:
@@ -72,25 +72,28 @@ def train(
         learner.model.pixels.fit(*pixels.statistics(pairs.train_rows))
 
     since, since_step = time.perf_counter(), start
-    for step, result in updates(learner, sampler, pixels, start, config.steps):
-        if not result.finite:
-            raise NotFiniteError(_keep_batch(run, step, pixels.batch(sampler.at(step - 1))))
+    for step, loss in updates(learner, sampler, pixels, start, config.steps):
         last = step == config.steps
+        logs, validates, saves = (
+            last or step % every == 0 for every in (config.log_every, config.validate_every, config.checkpoint_every)
+        )
+        # Asking a GPU at every step would make it wait; from a bad step on nothing changes, so later is early enough.
+        if (logs or validates or saves or learner.device.type == "cpu") and (bad := learner.failed_at()) is not None:
+            raise NotFiniteError(_keep_batch(run, bad + 1, pixels.batch(sampler.at(bad))))
         row: Json = {"step": step}
-        if step % config.log_every == 0 or last:
-            loss = result.loss.item()
+        if logs:
             now = time.perf_counter()
-            row |= {"loss": loss, "sigma": config.sigma(step - 1), "rate": config.rate(step - 1)}
+            row |= {"loss": loss.item(), "sigma": config.sigma(step - 1), "rate": config.rate(step - 1)}
             row |= {"steps_per_second": round((step - since_step) / (now - since), 2)}
             since, since_step = now, step
-        if writes and len(held_out) and (step % config.validate_every == 0 or last):
+        if writes and len(held_out) and validates:
             validation = validate(learner, pixels, held_out)
             row |= {"validation_loss": validation.loss, **validation.health.row()}
             # While heatmaps still shrink a loss says nothing of the ones to come.
             if step >= config.sigma_steps and validation.loss < best:
                 best = validation.loss
                 run.save(learner.checkpoint(step, best=best), best=True)
-        if writes and (step % config.checkpoint_every == 0 or last):
+        if writes and saves:
             run.save(learner.checkpoint(step, best=best))
         if writes and len(row) > 1:
             run.log(row)
