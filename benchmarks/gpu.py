@@ -3,7 +3,6 @@
 python benchmarks/gpu.py --out results/speed/training.json
 """
 
-import dataclasses
 import datetime
 import json
 import os
@@ -17,7 +16,7 @@ import torch
 import tyro
 
 from transporter.files import write_text
-from transporter.models.blocks import NOTEBOOK, PAPER, Shape
+from transporter.models.blocks import NOTEBOOK, PAPER, SMALL, Shape
 from transporter.models.factory import ModelConfig
 from transporter.training.batches import ResidentPairs, Sampler
 from transporter.training.config import TrainConfig
@@ -33,7 +32,7 @@ WAYS = {
 CASES: dict[str, tuple[Shape, int, int]] = {
     "paper 128×128 K=10": (PAPER, 128, 10),
     "notebook 80×80 K=3": (NOTEBOOK, 80, 3),
-    "small decoder 80×80 K=3": (dataclasses.replace(NOTEBOOK, refine=(64, 32)), 80, 3),
+    "small 80×80 K=3": (SMALL, 80, 3),
 }
 
 

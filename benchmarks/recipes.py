@@ -30,7 +30,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "one_by_one": {"transport": "one_by_one"},
     "instance": {"norm": "instance"},
     "separated": {"separation": 0.02},
-    "small_decoder": {"refine": (64, 32)},
+    "large_decoder": {"refine": (128, 64)},
     "twice": {"keypoints_factor": 2},
     "thrice": {"keypoints_factor": 3},
 }

@@ -1,6 +1,14 @@
 """The command line: one file per verb, all of them thin. Heavy imports stay inside, so that --help is quick."""
 
+import errno
+import functools
+import io
+import os
+import signal
 import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr
+from typing import Any, NoReturn
 
 import tyro
 
@@ -10,6 +18,7 @@ from transporter.cli.evaluate import evaluate
 from transporter.cli.export import export
 from transporter.cli.models import models
 from transporter.cli.report import report
+from transporter.cli.stop import Terminated, terminate
 from transporter.cli.track import track
 from transporter.cli.train import train
 from transporter.errors import InputError
@@ -25,30 +34,72 @@ VERBS = {
     "export": export,
 }
 
-BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+DESCRIPTION = """Keypoints that follow the moving things, from raw video, without labels.
+
+Exit code 0: done; 2: bad input, one line says which; 1: failed; 130 and 143: stopped by Ctrl-C or SIGTERM. Training
+saves its state before it stops, collecting as it goes: run the same command again to go on."""
+
+# A path that cannot be used is the user's to mend; a disk that is full or failing is not.
+BAD_PATH = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST,
+            errno.ENAMETOOLONG, errno.ELOOP}  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Exit code 0 when all went well, 2 for bad input, 1 for work that failed, 130 after Ctrl-C."""
+    """Run one command and leave with its exit code."""
+    signal.signal(signal.SIGTERM, terminate)
     try:
-        tyro.extras.subcommand_cli_from_dict(
-            VERBS,  # type: ignore[arg-type]
-            prog="transporter",
-            description="Keypoints that follow the moving things, from raw video, without labels.",
-            args=arguments,
-        )
+        _parsed(sys.argv[1:] if arguments is None else arguments)()
     except InputError as error:
         _end(str(error), BAD_INPUT)
-    except KeyboardInterrupt:
-        _end("interrupted; run the same command again to go on", INTERRUPTED)
+    except Terminated as stop:
+        _end(str(stop), TERMINATED)
+    except KeyboardInterrupt as stop:
+        _end(str(stop) or "interrupted", INTERRUPTED)
     except OSError as error:
-        _end(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", FAILED)
+        line = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+        _end(line, BAD_INPUT if error.errno in BAD_PATH else FAILED)
     except RuntimeError as error:
         if type(error).__module__.startswith("transporter."):
             _end(str(error), FAILED)
         raise
 
 
-def _end(line: str, code: int) -> None:
-    print(f"transporter: {' '.join(line.split())}", file=sys.stderr)
+def _parsed(arguments: list[str]) -> Callable[[], None]:
+    """The command that the arguments ask for, ready to run; what they get wrong is one line."""
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            return tyro.extras.subcommand_cli_from_dict(
+                {name: _put_off(verb) for name, verb in VERBS.items()},
+                prog="transporter",
+                description=DESCRIPTION,
+                args=arguments or ["--help"],
+                config=(tyro.conf.FlagCreatePairsOff,),
+            )
+    except SystemExit as end:
+        if end.code in (0, None):
+            raise
+        raise InputError(_one_line(said.getvalue())) from None
+
+
+def _put_off(verb: Callable[..., None]) -> Callable[..., Callable[[], None]]:
+    """The same signature and help, but the work waits until all arguments are known to be good."""
+
+    @functools.wraps(verb)
+    def ready(*positional: Any, **named: Any) -> Callable[[], None]:
+        return functools.partial(verb, *positional, **named)
+
+    return ready
+
+
+def _one_line(box: str) -> str:
+    """What the parser says in a box, without the box."""
+    lines = [line.strip(" │╭╮╰╯─\n") for line in box.splitlines()]
+    return ": ".join(part for part in (lines[0], " ".join(line for line in lines[1:] if line)) if part)
+
+
+def _end(line: str, code: int) -> NoReturn:
+    if os.environ.get("RANK", "0") == "0":  # under torchrun one voice is enough
+        print(f"transporter: {' '.join(line.split())}", file=sys.stderr)
     sys.exit(code)

@@ -1,6 +1,7 @@
 """Transporter: rebuild the target frame by moving the source frame's features to the target's keypoints (Eq. 1)."""
 
 from collections.abc import Callable
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -24,8 +25,9 @@ Transport = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def union(heatmaps: Float[Tensor, "b k h w"]) -> Float[Tensor, "b 1 h w"]:
-    """One heatmap for all keypoints, within [0, 1] however they overlap."""
-    return 1 - (1 - heatmaps).prod(dim=1, keepdim=True)
+    """One heatmap for all keypoints, within [0, 1] however they overlap: 1 - ∏ₖ(1 - Hₖ)."""
+    # Factor by factor: the gradient of Tensor.prod asks the CPU whether there are zeros, which a CUDA graph cannot do.
+    return 1 - reduce(torch.mul, (1 - heatmaps).split(1, dim=1))
 
 
 def transport(

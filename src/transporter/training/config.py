@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from transporter.errors import InputError
-from transporter.models.blocks import NOTEBOOK, PAPER, TINY
+from transporter.models.blocks import PAPER, SMALL, TINY
 from transporter.models.factory import ModelConfig
 
 
@@ -62,10 +62,10 @@ Preset = Literal["paper", "fast", "tiny"]
 PRESETS: dict[Preset, TrainConfig] = {
     "paper": TrainConfig(model=ModelConfig(shape=PAPER)),
     "fast": TrainConfig(
-        model=ModelConfig(size=80, shape=NOTEBOOK, standardise=True),
-        steps=20_000,
+        model=ModelConfig(size=80, shape=SMALL, standardise=True),
+        steps=10_000,
         sigma_start=0.5,
-        sigma_steps=6_000,
+        sigma_steps=3_000,
     ),
     "tiny": TrainConfig(
         model=ModelConfig(size=48, shape=TINY, sigma=0.15, standardise=True),

@@ -1,0 +1,71 @@
+"""A step asks nothing of the CPU, so that it can be captured; a captured step is the plain step."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from transporter.training.batches import ResidentPairs, Sampler
+from transporter.training.config import preset
+from transporter.training.learner import Hardware, Learner
+from transporter.training.loop import updates
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def losses(hardware: Hardware, steps: int = 30) -> tuple[list[float], Learner]:
+    config = preset("tiny", keypoints=3, size=32, batch=8, sigma_steps=20, standardise=False)
+    learner = Learner(config, hardware)
+    pairs = np.random.default_rng(0).integers(0, 256, (64, 2, 32, 32, 3), dtype=np.uint8)
+    pixels = ResidentPairs(pairs, learner.device)
+    found = [done.loss.item() for done in updates(learner, Sampler(np.arange(64), 8, 0), pixels, 0, steps)]
+    return found, learner
+
+
+class NoQuestions(TorchDispatchMode):
+    """Fails where a kernel's outcome is carried to the CPU, which a CUDA graph cannot do."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func is not torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("transport", ["eq1", "one_by_one"])
+def test_a_step_asks_nothing_of_the_cpu(transport: str) -> None:
+    learner = Learner(preset("tiny", keypoints=3, size=32, transport=transport), Hardware(device="cpu"))
+    frames = torch.randint(0, 256, (4, 32, 32, 3), dtype=torch.uint8)
+    learner.update(frames, frames)  # makes Adam's moments
+    with NoQuestions():
+        learner.update(frames, frames.flip(0))
+
+
+@needs_gpu
+def test_a_captured_step_gives_the_losses_of_the_plain_one() -> None:
+    plain, _ = losses(Hardware(precision="fp32", graph=False))
+    captured, _ = losses(Hardware(precision="fp32"))
+    np.testing.assert_allclose(captured, plain, rtol=1e-3)
+
+
+@needs_gpu
+def test_a_captured_step_stops_at_a_value_that_is_not_finite() -> None:
+    _, learner = losses(Hardware())
+    before = [p.detach().clone() for p in learner.model.parameters()]
+    learner.model.refine[-1].bias.data.fill_(torch.inf)
+    frames = torch.zeros(8, 32, 32, 3, dtype=torch.uint8, device="cuda")
+    learner.step(30, frames, frames)
+    learner.step(31, frames, frames)
+    assert learner.failed_at() == 30
+    after = list(learner.model.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(before[:-1], after[:-1], strict=True))
+
+
+@needs_gpu
+def test_a_restored_learner_goes_on_in_a_new_graph() -> None:
+    _, learner = losses(Hardware(precision="fp32"), steps=10)
+    checkpoint = learner.checkpoint(10)
+    again = Learner(learner.config, Hardware(precision="fp32"))
+    again.restore(checkpoint)
+    frames = torch.randint(0, 256, (8, 32, 32, 3), dtype=torch.uint8, device="cuda")
+    for step in range(10, 13):
+        expected, got = learner.step(step, frames, frames).item(), again.step(step, frames, frames).item()
+        assert got == pytest.approx(expected, rel=1e-3)
