@@ -3,10 +3,6 @@
 python benchmarks/gpu.py --out results/speed/training.json
 """
 
-import datetime
-import json
-import os
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -15,9 +11,9 @@ import numpy as np
 import torch
 import tyro
 
-from transporter.files import write_text
 from transporter.models.blocks import NOTEBOOK, PAPER, SMALL, Shape
 from transporter.models.factory import ModelConfig
+from transporter.results import Result
 from transporter.training.batches import ResidentPairs, Sampler
 from transporter.training.config import TrainConfig
 from transporter.training.learner import Hardware, Learner
@@ -73,19 +69,13 @@ def main(out: Path, seconds: float = 4.0, cases: str = "", ways: str = "") -> No
                 found = rate(*parts, hardware, seconds)
                 details[f"{case}, {way}"] = found
                 print(f"{case:26} {way:20} {found}", flush=True)
-    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    result = {
-        "name": "training speed on one GPU",
-        "command": "python benchmarks/gpu.py --out results/speed/training.json",
-        "figures": {f"{name}: {k}": v for name, found in details.items() for k, v in found.items()},
-        "config": {"batch": 64, "seconds": seconds},
-        "seeds": {},
-        "commit": os.environ.get("TRANSPORTER_COMMIT") or head.stdout.strip(),
-        "machine": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "date": datetime.date.today().isoformat(),
-    }
-    write_text(out, json.dumps(result, indent=1) + "\n")
+    Result(
+        name="training speed on one GPU",
+        command="python benchmarks/gpu.py --out results/speed/training.json",
+        figures={f"{name}: {k}": v for name, found in details.items() for k, v in found.items()},
+        config={"batch": 64, "seconds": seconds},
+        seeds={},
+    ).write(out)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,8 @@ Each run writes its JSON and its weights as soon as it is done, so that nothing 
 
 import contextlib
 import dataclasses
-import datetime
 import json
 import multiprocessing
-import os
-import platform
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -44,6 +40,7 @@ def run_one(job: dict[str, Any]) -> None:
     from transporter.data.pairs import PairSet
     from transporter.envs import make, scene
     from transporter.models.zoo import from_run
+    from transporter.results import Result
     from transporter.runs import Run
     from transporter.tracking.evaluate import evaluate
     from transporter.training.config import PRESETS, preset
@@ -70,29 +67,25 @@ def run_one(job: dict[str, Any]) -> None:
             raise TimeoutError
 
     with contextlib.suppress(TimeoutError):
-        train(config, pairs, run, Hardware(compile=job["compile"]), observe)
+        train(config, pairs, run, Hardware(compile=job["compile"], graph=job["graph"]), observe)
     trained = time.time() - started
     env = make(job["environment"], pairs.settings.size)
     detector = from_run(run)
     found = evaluate(env, detector, frames=job["frames"], seed=1_000_000)
     rows = run.metrics()
     last = [row for row in rows if "alive" in row][-1]
-    result = {
-        "name": name,
-        "command": " ".join(["python", *sys.argv]),
-        "figures": {**found.figures, "alive": last["alive"], "duplicates": last["duplicates"],
-                    "validation_loss": last["validation_loss"], "steps": rows[-1]["step"], "seconds": trained},
-        "config": config.to_json(),
-        "collect": dataclasses.asdict(pairs.settings),
-        "seeds": {"train": job["seed"], "collect": pairs.settings.seed, "evaluate": 1_000_000},
-        "commit": job["commit"],
-        "machine": torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or "cpu",
-        "torch": torch.__version__,
-        "date": datetime.date.today().isoformat(),
-        "objects": [row._asdict() for row in found.objects],
-        "metrics": [row for row in rows if "alive" in row],
-    }  # fmt: skip
-    (out / f"{name}.json").write_text(json.dumps(result, indent=1))
+    figures = {"alive": last["alive"], "duplicates": last["duplicates"], "validation_loss": last["validation_loss"]}
+    Result(
+        name=name,
+        command=" ".join(["python", *sys.argv]),
+        figures={**found.figures, **figures, "steps": rows[-1]["step"], "seconds": trained},
+        config={"train": config.to_json(), "collect": dataclasses.asdict(pairs.settings)},
+        seeds={"train": job["seed"], "collect": pairs.settings.seed, "evaluate": 1_000_000},
+        details={
+            "objects": [row._asdict() for row in found.objects],
+            "metrics": [row for row in rows if "alive" in row],
+        },
+    ).write(out / f"{name}.json")
     detector.save(out / f"{name}.safetensors")
 
 
@@ -124,6 +117,7 @@ def main(
     workers: int = 12,
     threads: int = 1,
     compile: bool = False,
+    graph: bool = True,
 ) -> None:
     """Run jobs such as pong:default:0,1,2 (environment, recipe, seeds), in the order given, until the time is up.
 
@@ -140,12 +134,11 @@ def main(
         workers: Runs side by side.
         threads: For each run.
         compile: torch.compile the networks.
+        graph: On a GPU, replay each step as one CUDA graph.
     """
     out.mkdir(parents=True, exist_ok=True)
-    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    commit = os.environ.get("TRANSPORTER_COMMIT") or head.stdout.strip()
     shared = {"preset": preset, "steps": steps, "anneal": anneal, "keypoints": keypoints, "frames": frames}
-    shared |= {"compile": compile, "threads": threads, "out": str(out), "commit": commit}
+    shared |= {"compile": compile, "graph": graph, "threads": threads, "out": str(out)}
     shared |= {"deadline": time.time() + minutes * 60}
     waiting = []
     for job in jobs:

@@ -1,0 +1,23 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from transporter.results import Result
+
+HEAD = ["name", "command", "figures", "config", "seeds", "commit", "machine", "torch", "date"]
+FILES = sorted((Path(__file__).parent.parent / "results").rglob("*.json"))
+
+
+def test_a_result_begins_with_its_head(tmp_path: Path) -> None:
+    Result("n", "c", {"x": 1.0}, {"a": 1}, {"train": 0}, {"more": [1]}).write(tmp_path / "r.json")
+    data = json.loads((tmp_path / "r.json").read_text())
+    assert list(data) == [*HEAD, "more"]
+    assert data["figures"] == {"x": 1.0}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_every_published_file_has_the_head(path: Path) -> None:
+    data = json.loads(path.read_text())
+    assert set(HEAD) <= set(data)
+    assert all(isinstance(value, int | float) for value in data["figures"].values())
