@@ -27,6 +27,10 @@ RECIPES: dict[str, dict[str, Any]] = {
     "instance": {"norm": "instance"},
     "separated": {"separation": 0.02},
     "large_decoder": {"refine": (128, 64)},
+    "jakab": {"kind": "jakab"},
+    "jakab_plain": {"kind": "jakab", "standardise": False, "sigma_start": None, "sigma_steps": 0},
+    "zhang": {"kind": "zhang", "standardise": False},
+    "pixel": {"kind": "pixel"},
     "twice": {"keypoints_factor": 2},
     "thrice": {"keypoints_factor": 3},
 }

@@ -4,6 +4,7 @@ import errno
 import functools
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from transporter.cli.track import track
 from transporter.cli.train import train
 from transporter.errors import InputError
 
-VERBS = {
+VERBS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "collect": collect,
     "train": train,
@@ -75,7 +76,7 @@ def _parsed(arguments: list[str]) -> Callable[[], None]:
                 prog="transporter",
                 description=DESCRIPTION,
                 args=arguments or ["--help"],
-                config=(tyro.conf.FlagCreatePairsOff,),
+                config=(tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName),
             )
     except SystemExit as end:
         if end.code in (0, None):
@@ -94,9 +95,11 @@ def _put_off(verb: Callable[..., None]) -> Callable[..., Callable[[], None]]:
 
 
 def _one_line(box: str) -> str:
-    """What the parser says in a box, without the box."""
-    lines = [line.strip(" │╭╮╰╯─\n") for line in box.splitlines()]
-    return ": ".join(part for part in (lines[0], " ".join(line for line in lines[1:] if line)) if part)
+    """What the parser says in a box: without the box, its title, help texts and the way to more help."""
+    inside = re.sub(r"\x1b\[[0-9;]*m", "", box).replace("│", "").splitlines()[1:-1]
+    sections = re.split(r"─{5,}", " ".join(line for line in inside if "╰" not in line))
+    said = [" ".join(section.split()).partition(" Got errors:")[0] for section in sections]
+    return " ".join(part for part in said if not part.startswith(("For full helptext", "Argument helptext")))
 
 
 def _end(line: str, code: int) -> NoReturn:

@@ -1,23 +1,27 @@
 """transporter collect: frame pairs from an environment or from videos."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from transporter.cli.given import Maybe, at_least, device_named, no_empty_folders
 from transporter.errors import InputError
 
 if TYPE_CHECKING:
     from transporter.data.manifest import CollectSettings
     from transporter.data.pairs import PairSet
 
+Source = Annotated[tyro.conf.Positional[list[str]], tyro.conf.arg(metavar="SOURCE [SOURCE ...]", help_behavior_hint="")]
+
 
 def collect(
-    source: tyro.conf.Positional[list[str]],
+    source: Source,
     /,
-    out: Path | None = None,
+    out: Maybe[Path] = None,
     pairs: int = 20_000,
-    budget: int | None = None,
+    budget: Maybe[int] = None,
     size: int = 128,
     sampler: Literal["halves", "offset"] = "halves",
     max_offset: int = 20,
@@ -25,77 +29,99 @@ def collect(
     envs: int = 64,
     rate: float = 15.0,
     seed: int = 0,
-    device: str | None = None,
+    device: str = "auto",
 ) -> None:
     """Make a set of frame pairs to train on: from random play, or from video files. Run again to go on.
 
     Args:
         source: An environment (pong, stack_4, sprites, any Atari game) or video files.
-        out: Folder of the data set; by default data/NAME.
+        out: Folder of the data set; by default data/NAME, after the environment or the first video.
         pairs: How many pairs the set holds (the paper: 100,000).
         budget: Environment steps to play; by default as many as fill the set twice (the paper: 10,000,000).
         size: Frames are stored size × size.
         sampler: halves: one frame from each half of a trajectory; offset: two frames up to max-offset steps apart.
         max_offset: Largest distance in time for --sampler offset.
-        diverse: Once full, let unusual pairs overwrite usual ones (Appendix B of the paper).
+        diverse: Take the first pairs that come; otherwise, once full, unusual pairs overwrite usual ones (Appendix B).
         envs: Copies of the environment that play at once.
         rate: Frames taken from each second of a video.
         seed: Decides every random choice.
-        device: Where nearest neighbours are sought; by default the GPU where there is one.
+        device: Where nearest neighbours are sought: auto (the GPU where there is one), cpu, cuda or cuda:N.
     """
-    from transporter.cli.console import say
+    from transporter.cli.console import bold, say
     from transporter.data.manifest import CollectSettings
 
-    name = name_of(source)
+    at_least(1, pairs=pairs, budget=budget, size=size, max_offset=max_offset, envs=envs)
+    at_least(0, seed=seed)
+    device = device_named(device)
     length = 100
     settings = CollectSettings(
-        environment=name,
+        environment=name_of(source),
         size=size,
         pairs=pairs,
         sampler=sampler,
         max_offset=max_offset,
         length=length,
         diverse=diverse,
-        budget=budget or 2 * pairs * length,
+        budget=2 * pairs * length if budget is None else budget,
         envs=envs,
         rate=rate,
         seed=seed,
     )
-    path = out or Path("data") / (name if name != "video" else Path(source[0]).stem)
+    path = out or Path("data") / label_of(source)
     found = collect_with_bar(settings, source, path, device)
-    say(f"{len(found):,} pairs of {settings.size}×{settings.size} frames in [bold]{path}[/]")
+    say(f"{len(found):,} pairs of {size}×{size} frames in {bold(path)}")
 
 
 def name_of(source: list[str]) -> str:
     """The environment meant, or "video" for files."""
-    if any(Path(part).suffix or Path(part).exists() for part in source):
-        missing = [part for part in source if not Path(part).is_file()]
-        if missing:
-            raise InputError(f"no such file: {missing[0]}")
-        return "video"
-    if len(source) != 1:
-        raise InputError(f"one environment at a time, not {', '.join(source)}")
     from transporter.envs import scene
 
-    return scene(source[0]).name
+    if not source:
+        raise InputError("name an environment (sprites, pong, …) or video files")
+    files = [part for part in source if _looks_like_a_file(part)]
+    if not files and len(source) == 1:
+        return scene(source[0]).name
+    if not files:
+        raise InputError(f"one environment at a time, not {', '.join(source)}")
+    for part in map(Path, source):
+        if part.is_dir():
+            raise InputError(f"{part} is a folder: name the video files in it")
+        if not part.is_file():
+            raise InputError(f"no such file: {part}")
+    return "video"
+
+
+def _looks_like_a_file(part: str) -> bool:
+    """Names of environments have neither dots nor slashes; a folder may well be named like one."""
+    return "." in part or os.sep in part or Path(part).is_file()
+
+
+def label_of(source: list[str]) -> str:
+    """A name for what is made from a source: the environment's, or the first video's."""
+    if name_of(source) != "video":
+        return source[0]
+    more = f"-and-{len(source) - 1}-more" if len(source) > 1 else ""
+    return Path(source[0]).stem + more
 
 
 def collect_with_bar(
     settings: "CollectSettings", source: list[str], path: Path, device: str | None = None
 ) -> "PairSet":
+    """Collect, or go on with it, or open what is already whole."""
     from transporter.cli.console import bar
     from transporter.data.clips import collect_video
     from transporter.data.collect import Progress
     from transporter.data.collect import collect as collect_play
 
-    with bar(f"collect {path.name}", None, "steps") as shown:
+    unit = "frames" if settings.environment == "video" else "steps"
+    with no_empty_folders(path), bar(f"collect {path.name}", None, unit) as shown:
 
         def progress(p: Progress) -> None:
             shown.at(p.steps, f"{p.pairs:,} pairs", total=p.of)
 
         if settings.environment == "video":
-            return collect_video(settings, [Path(part) for part in source], path, progress)
-        return collect_play(settings, path, progress, device=device)
-
-
-Device = Annotated[str, tyro.conf.arg(help="auto, cpu, cuda or cuda:N.")]
+            found = collect_video(settings, [Path(part) for part in source], path, progress, device)
+        else:
+            found = collect_play(settings, path, progress, device=device)
+        shown.at(found.manifest.steps, f"{len(found):,} pairs", total=found.manifest.steps)
+        return found

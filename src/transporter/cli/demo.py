@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+from transporter.cli.given import Maybe, at_least, folder_named
 
-def demo(out: Path = Path("demo"), steps: int | None = None, seed: int = 0) -> None:
+
+def demo(out: Path = Path("demo"), steps: Maybe[int] = None, seed: int = 0) -> None:
     """From nothing to tracked keypoints: make frames, train, measure against the truth, write a report and a clip.
 
     Args:
@@ -12,32 +14,35 @@ def demo(out: Path = Path("demo"), steps: int | None = None, seed: int = 0) -> N
         seed: Decides every random choice.
     """
     from transporter.cli.collect import collect_with_bar
-    from transporter.cli.console import say, write_json
+    from transporter.cli.console import bold, say, write_json
     from transporter.cli.evaluate import evaluate_with_bar, show_evaluation
     from transporter.cli.report import write_run_report
-    from transporter.cli.train import open_run, train_with_bar
+    from transporter.cli.train import Wanted, opened_run, train_with_bar
     from transporter.data.manifest import CollectSettings
     from transporter.envs import scene
     from transporter.models.zoo import from_run
     from transporter.training.config import PAIRS, preset
     from transporter.training.learner import Hardware
 
+    at_least(1, steps=steps)
+    at_least(0, seed=seed)
+    folder_named(out)
     name = "sprites"
-    say(f"[bold]1[/] random play of [bold]{name}[/]: three shapes that bounce; nothing says where they are")
     config = preset("tiny", keypoints=scene(name).keypoints, seed=seed, **({"steps": steps} if steps else {}))
     settings = CollectSettings(
         environment=name, size=config.model.size, pairs=PAIRS["tiny"], budget=200 * PAIRS["tiny"], envs=16, seed=seed
     )
-    pairs = collect_with_bar(settings, [name], out / "data")
+    with opened_run(out / "run", name, Wanted(out / "data", settings), config) as run:
+        say(f"[bold]1[/] random play of [bold]{name}[/]: three shapes that bounce; nothing says where they are")
+        pairs = collect_with_bar(settings, [name], out / "data")
 
-    say("[bold]2[/] Transporter learns to rebuild one frame from another by moving what is under its keypoints")
-    run = open_run(out / "run", name, pairs, config)
-    train_with_bar(config, pairs, run, Hardware())
+        say("[bold]2[/] Transporter learns to rebuild one frame from another by moving what is under its keypoints")
+        train_with_bar(config, pairs, run, Hardware())
 
-    say("[bold]3[/] do the keypoints follow the shapes? Measured against the truth, on play never seen")
-    found = evaluate_with_bar(name, from_run(run), frames=2_000, seed=1_000_000)
-    write_json(run.path / "evaluation.json", found.to_json())
-    show_evaluation(found)
+        say("[bold]3[/] do the keypoints follow the shapes? Measured against the truth, on play never seen")
+        found = evaluate_with_bar(name, from_run(run), frames=2_000, seed=1_000_000)
+        write_json(run.path / "evaluation.json", found.to_json())
+        show_evaluation(found)
 
-    page = write_run_report(run, out / "report.html")
-    say(f"report: [bold]{page.resolve()}[/]\nclip:   [bold]{page.with_suffix('.mp4').resolve()}[/]")
+        page = write_run_report(run, out / "report.html")
+    say(f"report: {bold(page.resolve())}\nclip:   {bold(page.with_suffix('.mp4').resolve())}")

@@ -1,9 +1,13 @@
 """transporter evaluate: precision and recall of keypoint trajectories against the truth."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tyro
+
+from transporter.cli.given import Maybe, at_least, device_named, room_for
+from transporter.errors import InputError
 
 if TYPE_CHECKING:
     from transporter.models.detector import Detector
@@ -16,30 +20,48 @@ def evaluate(
     model: str,
     frames: int = 5_000,
     seed: int = 1_000_000,
-    device: str | None = None,
-    json: Path | None = None,
+    device: str = "auto",
+    json: Maybe[Path] = None,
 ) -> None:
     """Play at random and measure how well the keypoints follow the objects, for trajectories of 1 to 200 steps.
 
     Args:
         environment: An environment with ground truth (pong, ms_pacman, frostbite, stack_4, sprites, …).
-        model: A shipped model, a run folder or a .safetensors file.
+        model: A shipped model, a run folder (which keeps the result for its report) or a .safetensors file.
         frames: How many frames to play.
         seed: Of the play; take one that was not used for collecting.
-        device: cpu, cuda or cuda:N; by default the GPU where there is one.
+        device: auto (the GPU where there is one), cpu, cuda or cuda:N.
         json: Write everything that was measured to this file.
     """
-    from transporter.cli.console import say, write_json
+    from transporter.cli.console import bold, say, write_json
     from transporter.models.zoo import load
 
-    found = evaluate_with_bar(environment, load(model, device), frames, seed)
-    show_evaluation(found)
-    if json:
-        write_json(json, found.to_json())
-        say(f"written: [bold]{json}[/]")
-    elif Path(model).is_dir():
-        write_json(Path(model) / "evaluation.json", found.to_json())
-        say(f"written: [bold]{Path(model) / 'evaluation.json'}[/]")
+    at_least(1, frames=frames)
+    at_least(0, seed=seed)
+    device = device_named(device)
+    check_truth(environment)
+    detector = load(model, device)
+    results = [json] if json else []
+    if Path(model).is_dir() and detector.card.get("environment") == environment:
+        results.append(Path(model) / "evaluation.json")
+    with ExitStack() as stack:
+        for path in results:
+            stack.enter_context(room_for(path))
+        found = evaluate_with_bar(environment, detector, frames, seed)
+        show_evaluation(found)
+        for path in results:
+            write_json(path, found.to_json())
+            say(f"written: {bold(path)}")
+
+
+def check_truth(environment: str) -> None:
+    """Refuse what cannot be measured before a model is loaded for it."""
+    from transporter.envs import scene
+
+    if "." in environment or Path(environment).is_file():
+        raise InputError(f"{environment}: a video has no ground truth to evaluate against; use `transporter track`")
+    if not scene(environment).has_truth:
+        raise InputError(f"{environment} has no ground truth to evaluate against")
 
 
 def evaluate_with_bar(environment: str, detector: "Detector", frames: int, seed: int) -> "Evaluation":
@@ -61,21 +83,17 @@ def show_evaluation(found: "Evaluation") -> None:
     rows = []
     for length in (1, 20, 100, 200):
         at = found.curve.at(length)
-        rows.append(
-            [str(length), f"{at.precision:.3f}", f"{at.recall:.3f}", f"{at.precision_ceiling:.3f}",
-             f"{at.recall_ceiling:.3f}", f"{at.ratio:.3f}"]
-        )  # fmt: skip
-    heads = ["length", "precision", "recall", "best possible", "best possible", "share of it"]
+        values = (at.precision, at.recall, at.precision_ceiling, at.recall_ceiling, at.ratio)
+        rows.append([str(length), *(_number(value, 3) for value in values)])
+    heads = ["length", "precision", "recall", "best precision", "best recall", "share of it"]
     table(f"{found.scene}: {found.frames:,} frames, {found.episodes} episodes", heads, rows)
     rows = [
-        [
-            row.name,
-            str(row.windows),
-            f"{row.recall:.2f}",
-            f"{row.error:.3f}",
-            "–" if row.keypoint is None else str(row.keypoint),
-        ]
+        [row.name, str(row.windows), _number(row.recall, 2), _number(row.error, 3), _number(row.keypoint, 0)]
         for row in found.objects
         if row.windows
     ]
     table(f"objects, over {found.following_length} steps", ["object", "windows", "followed", "error", "keypoint"], rows)
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None or value != value else f"{value:.{digits}f}"

@@ -1,10 +1,17 @@
 """transporter export: a detector as one file."""
 
+import logging
+import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tyro
 
+from transporter.cli.given import room_for
 from transporter.errors import InputError
+
+if TYPE_CHECKING:
+    from transporter.models.detector import Detector
 
 
 def export(model: tyro.conf.Positional[str], out: tyro.conf.Positional[Path], /, full: bool = False) -> None:
@@ -15,17 +22,25 @@ def export(model: tyro.conf.Positional[str], out: tyro.conf.Positional[Path], /,
         out: The file to write; its ending decides the format.
         full: Keep .safetensors weights in full precision instead of half.
     """
-    from transporter.cli.console import say
+    if out.suffix not in (".safetensors", ".onnx"):
+        raise InputError(f"{out}: the ending must be .safetensors or .onnx")
+    from transporter.cli.console import bold, say
     from transporter.models.zoo import load
 
     detector = load(model, "cpu")
-    match out.suffix:
-        case ".safetensors":
+    with room_for(out):
+        if out.suffix == ".onnx":
+            _export_quietly(detector, out)
+        else:
             detector.save(out, half=not full)
-        case ".onnx":
-            from transporter.models.export import export_onnx
+    say(f"written: {bold(out)} ({out.stat().st_size / 1e6:.2f} MB)")
 
-            export_onnx(detector, out)
-        case _:
-            raise InputError(f"{out}: the ending must be .safetensors or .onnx")
-    say(f"written: [bold]{out}[/] ({out.stat().st_size / 1e6:.2f} MB)")
+
+def _export_quietly(detector: "Detector", out: Path) -> None:
+    """torch's exporter speaks of packages that this does not need and of its own old ways."""
+    from transporter.models.export import export_onnx
+
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        export_onnx(detector, out)

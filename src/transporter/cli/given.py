@@ -5,18 +5,15 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import tyro
 
 from transporter.errors import InputError
 
-# "by default …" in the help text says it better than "(default: None)".
-_unset = tyro.conf.arg
-OptionalInt = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
-OptionalFloat = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
-OptionalBool = Annotated[bool | None, tyro.conf.arg(metavar="True|False", help_behavior_hint="")]
-OptionalPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="")]
+T = TypeVar("T")
+# An option that may stay unset; its help says "by default …", which is better than "(default: None)".
+Maybe = Annotated[T | None, tyro.conf.arg(help_behavior_hint="")]
 
 
 def at_least(least: int, **values: int | None) -> None:
@@ -51,33 +48,10 @@ def device_named(name: str) -> str:
     return name
 
 
-def result_file(path: Path) -> Path:
-    """A file that the work will write in the end: refused now where it could not be."""
-    if path.is_dir():
-        raise InputError(f"{path} is a folder: name a file")
-    _check_above(path)
-    return path
-
-
-def result_folder(path: Path) -> Path:
-    if path.exists() and not path.is_dir():
-        raise InputError(f"{path} is a file: name a folder")
-    _check_above(path / "file")
-    return path
-
-
-def _check_above(path: Path) -> None:
-    above = next(folder for folder in path.absolute().parents if folder.exists())
-    if not above.is_dir():
-        raise InputError(f"{above} is a file, not a folder")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise InputError(f"{above} cannot be written to")
-
-
 @contextmanager
-def no_empty_folders(*paths: Path) -> Iterator[None]:
-    """Folders that the work makes on the way to these paths go again when it fails and leaves them empty."""
-    missing = [part for path in paths for part in (path, *path.parents) if not part.exists()]
+def no_empty_folders(path: Path) -> Iterator[None]:
+    """Folders that the work makes on the way to this one, and itself, go again when it fails and leaves them empty."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         yield
     except BaseException:
@@ -85,3 +59,22 @@ def no_empty_folders(*paths: Path) -> Iterator[None]:
             with suppress(OSError):
                 folder.rmdir()
         raise
+
+
+@contextmanager
+def room_for(path: Path) -> Iterator[Path]:
+    """A place for a file, made now: long work whose result could not be written is refused before it begins."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: name a file")
+    with no_empty_folders(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise InputError(f"{path.parent} cannot be written to")
+        yield path
+
+
+def folder_named(path: Path) -> Path:
+    """A folder for results, there or not."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file: name a folder")
+    return path

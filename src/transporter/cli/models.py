@@ -10,14 +10,14 @@ def models(json: bool = False) -> None:
     from transporter.cli.console import print_json, say, table
     from transporter.models.zoo import load, shipped
 
-    cards = {name: {**load(name, "cpu").card, "model": load(name, "cpu").config.to_json()} for name in shipped()}
+    detectors = {name: load(name, "cpu") for name in shipped()}
     if json:
-        print_json(cards)
-    elif not cards:
+        print_json({name: {**d.card, "model": d.config.to_json()} for name, d in detectors.items()})
+    elif not detectors:
         say("No models are shipped with this version yet: train one with `transporter train`.")
     else:
         rows = [
-            [name, str(card["model"]["keypoints"]), str(card["model"]["size"]), str(card.get("environment", ""))]
-            for name, card in cards.items()
+            [name, str(d.keypoints), str(d.config.size), str(d.card.get("environment", ""))]
+            for name, d in detectors.items()
         ]
         table("shipped models", ["name", "keypoints", "size", "environment"], rows)

@@ -3,54 +3,60 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import tyro
 
+from transporter.cli.given import Maybe, at_least, room_for
+from transporter.errors import InputError
+
 if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import Float32, UInt8
+
     from transporter.models.detector import Detector
     from transporter.report.draw import Picture
     from transporter.runs import Run
+    from transporter.tracking.results import Evaluation
 
 
 def report(
-    run: tyro.conf.Positional[Path], /, out: Path | None = None, frames: int = 200, seed: int = 1_000_000
+    run: tyro.conf.Positional[Path], /, out: Maybe[Path] = None, frames: int = 200, seed: int = 1_000_000
 ) -> None:
     """Write a page with a run's figures, curves, pictures and a labelled clip.
 
     Args:
         run: A run folder.
-        out: The file to write; by default report.html in the run folder.
+        out: The file to write, with the clip beside it; by default report.html in the run folder.
         frames: How many frames of play the clip shows.
         seed: Of that play.
     """
-    from transporter.cli.console import say
+    from transporter.cli.console import bold, say
     from transporter.runs import Run
 
-    path = write_run_report(Run.open(run), out or run / "report.html", frames, seed)
-    say(f"report: [bold]{path}[/]")
+    at_least(1, frames=frames)
+    at_least(0, seed=seed)
+    opened = Run.open(run)
+    with room_for(out or run / "report.html") as path:
+        write_run_report(opened, path, frames, seed)
+    say(f"report: {bold(path)}")
 
 
 def write_run_report(run: "Run", path: Path, frames: int = 200, seed: int = 1_000_000) -> Path:
     """All that the run folder knows, and a fresh episode where its environment can be played."""
-    import json
-
     from transporter.models.zoo import from_run
     from transporter.report import draw
     from transporter.report.html import Report, write_report
-    from transporter.tracking.results import Evaluation
 
     detector = from_run(run)
     environment = run.settings["environment"]
-    measured = run.path / "evaluation.json"
-    evaluation = Evaluation.from_json(json.loads(measured.read_text())) if measured.exists() else None
+    evaluation = read_evaluation(run)
     strip = video = heatmaps = None
     if environment != "video":
         seen = play(environment, detector, frames, seed)
         strip = draw.strip(seen.frames, seen.points)
         heatmaps = draw.heatmaps(seen.frames[-1], detector.heatmaps(seen.frames[-1:])[0])
-        video = write_clip(seen, path.with_name(f"{path.stem}.mp4"))
+        video = write_clip(seen, path.with_suffix(".mp4"))
     page = Report(
-        title=run.path.name,
+        title=run.path.resolve().name,
         summary=f"Keypoints found in {environment} without labels, at step {detector.card['step']:,}.",
         evaluation=evaluation,
         config=run.settings,
@@ -64,14 +70,31 @@ def write_run_report(run: "Run", path: Path, frames: int = 200, seed: int = 1_00
     return write_report(path, page)
 
 
+def read_evaluation(run: "Run") -> "Evaluation | None":
+    """What `transporter evaluate` left in the run folder."""
+    import json
+
+    from transporter.tracking.results import Evaluation
+
+    path = run.path / "evaluation.json"
+    if not path.exists():
+        return None
+    try:
+        return Evaluation.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise InputError(f"{path} is damaged ({error}): evaluate again") from None
+
+
 class Play(NamedTuple):
     """Frames of random play and their keypoints."""
 
-    frames: np.ndarray  # (t, h, w, 3)
-    points: np.ndarray  # (t, k, 2)
+    frames: "UInt8[np.ndarray, 't h w 3']"
+    points: "Float32[np.ndarray, 't k 2']"
 
 
 def play(environment: str, detector: "Detector", frames: int, seed: int) -> Play:
+    import numpy as np
+
     from transporter.envs import make
 
     env = make(environment, detector.config.size)
@@ -87,12 +110,9 @@ def play(environment: str, detector: "Detector", frames: int, seed: int) -> Play
     return Play(stacked, detector(stacked))
 
 
-def write_clip(seen: Play, path: Path, rate: float = 15.0) -> Path | None:
-    """A labelled clip, enlarged to something one can watch; None where PyAV is not installed."""
-    try:
-        from transporter.report.clip import ClipWriter
-    except ImportError:
-        return None
+def write_clip(seen: Play, path: Path, rate: float = 15.0) -> Path:
+    """A labelled clip, enlarged to something one can watch."""
+    from transporter.report.clip import ClipWriter
     from transporter.report.draw import draw_keypoints
 
     side = seen.frames.shape[1]
@@ -108,18 +128,18 @@ def reconstructions(run: "Run", count: int = 4) -> "Picture | None":
     import torch
 
     from transporter.data.pairs import PairSet
-    from transporter.errors import InputError
     from transporter.models.factory import ModelConfig, build
     from transporter.report import draw
 
     try:
-        pairs = PairSet.open(run.settings["data"])
+        pairs = PairSet.open(run.path / run.settings["data"])
+        rows = pairs.validation_rows if len(pairs.validation_rows) else pairs.train_rows
+        shown = torch.from_numpy(pairs.read(rows[:count]))
     except (InputError, KeyError) as error:
         run.warnings.append(f"no reconstructions: {error}")
         return None
     model = build(ModelConfig.from_json(run.settings["config"]["model"])).eval()
     model.load_state_dict(run.best().part("model."))
-    shown = torch.from_numpy(pairs.read(pairs.validation_rows[:count]))
     with torch.no_grad():
         output = model(shown[:, 0], shown[:, 1])
     prediction = model.pixels.decode(output.prediction)

@@ -5,16 +5,20 @@ from typing import Literal
 
 import tyro
 
+from transporter.cli.given import Maybe, at_least, device_named, folder_named, no_empty_folders
+from transporter.errors import InputError
+
 
 def track(
     video: tyro.conf.Positional[Path],
     /,
     model: str,
-    out: Path | None = None,
+    out: Maybe[Path] = None,
     format: Literal["csv", "parquet", "both"] = "both",
     clip: bool = True,
+    partial: bool = False,
     batch: int = 32,
-    device: str | None = None,
+    device: str = "auto",
 ) -> None:
     """Follow keypoints through a video: one row per frame and keypoint, and a labelled clip. Streams: any length.
 
@@ -23,13 +27,14 @@ def track(
         model: A shipped model, a run folder or a .safetensors file.
         out: Folder for the results; by default NAME-tracks beside the video.
         format: Which tables to write.
-        clip: Also write a labelled MP4.
+        clip: Write the tables only; otherwise also a labelled MP4.
+        partial: Take what there is of a file that is cut short, instead of refusing it.
         batch: Frames detected at once.
-        device: cpu, cuda or cuda:N; by default the GPU where there is one.
+        device: auto (the GPU where there is one), cpu, cuda or cuda:N.
     """
     from contextlib import ExitStack
 
-    from transporter.cli.console import bar, say
+    from transporter.cli.console import bar, bold, say, warn
     from transporter.envs.video import open_video
     from transporter.models.zoo import load
     from transporter.report.clip import ClipWriter
@@ -37,12 +42,16 @@ def track(
     from transporter.report.tables import TrackWriter
     from transporter.tracking.track import track as follow
 
-    detector = load(model, device)
+    at_least(1, batch=batch)
+    device = device_named(device)
+    folder = folder_named(out or video.with_name(f"{video.stem}-tracks"))
+    suffixes = ("csv", "parquet") if format == "both" else (format,)
+    paths = [folder / f"tracks.{suffix}" for suffix in suffixes]
     with ExitStack() as stack:
         source = stack.enter_context(open_video(video))
-        folder = out or video.with_name(f"{video.stem}-tracks")
-        suffixes = ("csv", "parquet") if format == "both" else (format,)
-        paths = [folder / f"tracks.{suffix}" for suffix in suffixes]
+        _refuse_part(video, source.cut_short and not partial)
+        detector = load(model, device)
+        stack.enter_context(no_empty_folders(folder))
         writers = [stack.enter_context(TrackWriter(path, source.width, source.height)) for path in paths]
         labelled = None
         if clip:
@@ -57,7 +66,12 @@ def track(
                 labelled.add(draw_keypoints(seen.image, seen.points), seen.time)
             count += 1
             shown.at(count)
-        damaged = source.damaged
-    if damaged:
-        say(f"[yellow]{damaged} frames could not be decoded or are flawed")
-    say(f"{count:,} frames × {detector.keypoints} keypoints: " + ", ".join(f"[bold]{path}[/]" for path in paths))
+        _refuse_part(video, source.cut_short and not partial)
+    if source.damaged:
+        warn(f"{source.damaged} frames are missing, flawed or could not be decoded")
+    say(f"{count:,} frames × {detector.keypoints} keypoints: " + ", ".join(bold(path) for path in paths))
+
+
+def _refuse_part(video: Path, refused: bool) -> None:
+    if refused:
+        raise InputError(f"{video} is cut short: --partial takes what there is of it")

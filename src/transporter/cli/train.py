@@ -1,36 +1,47 @@
 """transporter train: keypoints from a data set, an environment or video files."""
 
 import dataclasses
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import tyro
 
+from transporter.cli.collect import Source, collect_with_bar, label_of, name_of
+from transporter.cli.given import Maybe, above_zero, at_least, device_named, no_empty_folders
+from transporter.errors import InputError
+
 if TYPE_CHECKING:
+    from transporter.data.manifest import CollectSettings
     from transporter.data.pairs import PairSet
     from transporter.runs import Json, Run
     from transporter.training.config import TrainConfig
-    from transporter.training.learner import Hardware, Learner
+    from transporter.training.learner import Hardware
 
 
 def train(
-    source: tyro.conf.Positional[list[str]],
+    source: Source,
     /,
-    data: Path | None = None,
-    out: Path | None = None,
+    data: Maybe[Path] = None,
+    out: Maybe[Path] = None,
     preset: Literal["auto", "paper", "fast", "tiny"] = "auto",
-    keypoints: int | None = None,
-    size: int | None = None,
-    steps: int | None = None,
-    batch: int | None = None,
-    learning_rate: float | None = None,
-    norm: Literal["batch", "instance", "layer"] | None = None,
-    transport: Literal["eq1", "one_by_one"] | None = None,
-    standardise: bool | None = None,
-    sigma: float | None = None,
-    sigma_start: float | None = None,
-    sigma_steps: int | None = None,
-    pairs: int | None = None,
+    keypoints: Maybe[int] = None,
+    size: Maybe[int] = None,
+    steps: Maybe[int] = None,
+    batch: Maybe[int] = None,
+    learning_rate: Maybe[float] = None,
+    norm: Maybe[Literal["batch", "instance", "layer"]] = None,
+    transport: Maybe[Literal["eq1", "one_by_one"]] = None,
+    standardise: Maybe[tyro.conf.FlagConversionOff[bool]] = None,
+    sigma: Maybe[float] = None,
+    sigma_start: Maybe[float] = None,
+    sigma_steps: Maybe[int] = None,
+    pairs: Maybe[int] = None,
+    log_every: Maybe[int] = None,
+    validate_every: Maybe[int] = None,
+    checkpoint_every: Maybe[int] = None,
     seed: int = 0,
     device: str = "auto",
     precision: Literal["auto", "fp32", "bf16"] = "auto",
@@ -46,53 +57,103 @@ def train(
         preset: paper: to the letter; fast: for one GPU; tiny: for two CPU cores; auto: fast with a GPU, else tiny.
         keypoints: K; by default what the environment knows, or 5 for videos.
         size: Frames are size × size; by default the data set's, or the preset's.
-        steps: Updates to make.
-        batch: Pairs in an update.
-        learning_rate: Of Adam, at the start.
-        norm: Which norm follows each convolution.
-        transport: Eq. 1 with one heatmap for all keypoints, or the release's loop over them.
-        standardise: Each pixel by its own mean and deviation over the data set (the camera must stand still).
-        sigma: Width of the heatmaps in the end, in [-1, 1] units.
-        sigma_start: Width of the heatmaps at the start.
-        sigma_steps: Steps over which they shrink.
-        pairs: How many pairs to collect where no data set is given.
+        steps: Updates to make; by default the preset's.
+        batch: Pairs in an update, over all processes; by default the preset's.
+        learning_rate: Of Adam, at the start; by default the preset's.
+        norm: Which norm follows each convolution; by default the preset's.
+        transport: Eq. 1 with one heatmap for all keypoints, or the release's loop over them; by default eq1.
+        standardise: Each pixel by its own mean and deviation (the camera must stand still); by default the preset's.
+        sigma: Width of the heatmaps in the end, in [-1, 1] units; by default the preset's.
+        sigma_start: Width of the heatmaps at the start; by default the preset's.
+        sigma_steps: Steps over which they shrink; by default the preset's.
+        pairs: How many pairs to collect where no data set is given; by default what suits the preset.
+        log_every: Steps between rows of metrics.jsonl; by default the preset's.
+        validate_every: Steps between validations, of which the best is kept; by default the preset's.
+        checkpoint_every: Steps between checkpoints, to go on from after a crash; by default the preset's.
         seed: Decides every random choice.
-        device: auto, cpu, cuda or cuda:N.
+        device: auto (the GPU where there is one), cpu, cuda or cuda:N.
         precision: auto: bf16 on a GPU; coordinates, heatmaps and loss are always fp32.
         compile: torch.compile the networks.
         tensorboard: Also write TensorBoard files into the run folder (needs the extra tensorboard).
     """
-    from transporter.cli.collect import name_of
-    from transporter.cli.console import say
+    from transporter.cli.console import bold, say
+    from transporter.data.pairs import PairSet
     from transporter.training import config as presets
+    from transporter.training.distributed import process_group
     from transporter.training.learner import Hardware
 
-    hardware = Hardware(device, precision, compile)
+    at_least(1, keypoints=keypoints, size=size, steps=steps, batch=batch, pairs=pairs)
+    at_least(1, log_every=log_every, validate_every=validate_every, checkpoint_every=checkpoint_every)
+    at_least(0, sigma_steps=sigma_steps, seed=seed)
+    above_zero(learning_rate=learning_rate, sigma=sigma, sigma_start=sigma_start)
+    hardware = Hardware(device_named(device), precision, compile)
     if preset == "auto":
         preset = "fast" if hardware.resolve().type == "cuda" else "tiny"
-    name = name_of(source)
-    label = name if name != "video" else Path(source[0]).stem
     base = presets.PRESETS[preset]
-    found = open_or_collect(source, data, label, size or base.model.size, pairs or presets.PAIRS[preset], seed)
+    name, label = name_of(source), label_of(source)
+    if data is not None:
+        wanted = data_given(name, data, size, pairs)
+    elif "RANK" in os.environ:
+        raise InputError("under torchrun name a data set: make one with `transporter collect`, then give its --data")
+    else:
+        wanted = data_to_collect(name, label, size or base.model.size, pairs or presets.PAIRS[preset], seed)
     changes: dict[str, Any] = {
         "keypoints": keypoints or default_keypoints(name),
-        "size": found.settings.size,
+        "size": wanted.settings.size,
         "seed": seed,
         "steps": steps,
         "batch": batch,
         "learning_rate": learning_rate,
+        "shape": dataclasses.replace(base.model.shape, norm=norm) if norm else None,
         "transport": transport,
         "standardise": standardise,
         "sigma": sigma,
         "sigma_start": sigma_start,
         "sigma_steps": sigma_steps,
+        "log_every": log_every,
+        "validate_every": validate_every,
+        "checkpoint_every": checkpoint_every,
     }
-    if norm:
-        changes["shape"] = dataclasses.replace(base.model.shape, norm=norm)
     config = presets.preset(preset, **{field: value for field, value in changes.items() if value is not None})
-    run = open_run(out or Path("runs") / f"{label}-{preset}-seed{seed}", name, found, config)
-    train_with_bar(config, found, run, hardware, tensorboard)
-    say(f"trained: [bold]{run.path}[/] (transporter evaluate {name} --model {run.path})")
+    path = out or Path("runs") / f"{label}-{preset}-seed{seed}"
+    with process_group(hardware) as rank, opened_run(path, name, wanted, config, rank) as run:
+        found = (
+            PairSet.open(wanted.path)
+            if data
+            else collect_with_bar(wanted.settings, source, wanted.path, hardware.device)
+        )
+        train_with_bar(config, found, run, hardware, tensorboard, rank)
+    if rank == 0:
+        then = "track clip.mp4" if name == "video" else f"evaluate {name}"
+        say(f"trained: {bold(path)} (next: transporter {then} --model {path})")
+
+
+class Wanted(NamedTuple):
+    """The pairs to train on, there already or yet to be collected."""
+
+    path: Path
+    settings: "CollectSettings"
+
+
+def data_given(name: str, path: Path, size: int | None, pairs: int | None) -> Wanted:
+    """A data set of the user's, if it is what the other options say."""
+    from transporter.data.pairs import PairSet
+
+    settings = PairSet.open(path).settings
+    if settings.environment != name:
+        raise InputError(f"{path} holds pairs of {settings.environment}, not of {name}")
+    if size is not None and size != settings.size:
+        raise InputError(f"{path} holds frames of {settings.size}×{settings.size}, not {size}×{size}")
+    if pairs is not None:
+        raise InputError("--pairs says how many to collect: with --data there is nothing to collect")
+    return Wanted(path, settings)
+
+
+def data_to_collect(name: str, label: str, size: int, pairs: int, seed: int) -> Wanted:
+    from transporter.data.manifest import CollectSettings
+
+    settings = CollectSettings(environment=name, size=size, pairs=pairs, budget=200 * pairs, envs=16, seed=seed)
+    return Wanted(Path("data") / f"{label}-{size}px-{pairs}-seed{seed}", settings)
 
 
 def default_keypoints(name: str) -> int:
@@ -101,62 +162,86 @@ def default_keypoints(name: str) -> int:
     return 5 if name == "video" else scene(name).keypoints
 
 
-def open_or_collect(source: list[str], data: Path | None, label: str, size: int, pairs: int, seed: int) -> "PairSet":
-    """The data set given, or one made for the occasion, by play or from the videos."""
-    from transporter.cli.collect import collect_with_bar, name_of
-    from transporter.data.manifest import CollectSettings
-    from transporter.data.pairs import PairSet
+@contextmanager
+def opened_run(path: Path, name: str, data: Wanted, config: "TrainConfig", rank: int = 0) -> "Iterator[Run]":
+    """The run, new or to go on with, for this process (or those of one torchrun) alone."""
+    from transporter.runs import Run
+    from transporter.training.distributed import from_first
 
-    if data is not None:
-        return PairSet.open(data)
-    settings = CollectSettings(
-        environment=name_of(source), size=size, pairs=pairs, budget=200 * pairs, envs=16, seed=seed
-    )
-    return collect_with_bar(settings, source, Path("data") / f"{label}-{size}px-{pairs}-seed{seed}")
+    settings = {
+        "environment": name,
+        # Seen from the run folder, so that both can be moved together and used from anywhere.
+        "data": os.path.relpath(data.path.resolve(), path.resolve()),
+        "collected": dataclasses.asdict(data.settings),
+        "config": config.to_json(),
+    }
+    with ExitStack() as stack:
+        refused = None
+        if rank == 0:
+            try:
+                stack.enter_context(claimed_run(path, settings))
+            except InputError as error:
+                refused = str(error)
+        if refused := from_first(refused):
+            raise InputError(refused)
+        yield Run.open(path)
 
 
-def open_run(path: Path, name: str, data: "PairSet", config: "TrainConfig") -> "Run":
+@contextmanager
+def claimed_run(path: Path, settings: "Json") -> Iterator[None]:
+    """The run folder, made and locked; what is refused before it has learnt anything leaves none behind."""
     from transporter.runs import Run
 
-    settings = {"environment": name, "data": str(data.path), "config": config.to_json()}
-    return Run.create(path, settings)
+    with no_empty_folders(path), Run.create(path, settings).lock():
+        try:
+            yield
+        except InputError:
+            if not (path / "checkpoints").exists():
+                for file in ("run.json", "lock"):
+                    (path / file).unlink(missing_ok=True)
+            raise
 
 
 def train_with_bar(
-    config: "TrainConfig", data: "PairSet", run: "Run", hardware: "Hardware", tensorboard: bool = False
-) -> "Learner":
-    from contextlib import ExitStack
-
-    from transporter.cli.console import bar, say
-    from transporter.training.distributed import process_group
+    config: "TrainConfig",
+    data: "PairSet",
+    run: "Run",
+    hardware: "Hardware",
+    tensorboard: bool = False,
+    rank: int = 0,
+) -> None:
+    """Train to the end, or until someone asks to stop; the first process shows and writes, all compute."""
+    from transporter.cli.console import bar, warn
+    from transporter.cli.stop import stop_when_asked
     from transporter.training.loop import train as train_model
     from transporter.training.tensorboard import writer
 
     with ExitStack() as stack:
-        first = stack.enter_context(process_group(hardware)) == 0
-        if first:
-            stack.enter_context(run.lock())
-        write = stack.enter_context(writer(run.path)) if tensorboard and first else None
-        shown = stack.enter_context(bar(f"train {run.path.name}", config.steps, "steps")) if first else None
+        stop = stack.enter_context(stop_when_asked())
+        write = stack.enter_context(writer(run.path)) if tensorboard and rank == 0 else None
+        what = f"train {run.settings['environment']}"
+        shown = stack.enter_context(bar(what, config.steps, "steps")) if rank == 0 else None
+        latest: Json = {}
 
         def observe(row: "Json") -> None:
+            latest.update(row)
             if write:
                 write(row)
             if shown:
-                shown.at(row["step"], _note(row))
+                shown.at(row["step"], note(latest))
 
-        learner = train_model(config, data, run, hardware, observe)
+        train_model(config, data, run, hardware, observe, stop.asked)
+        if shown:
+            shown.at(latest.get("step", config.steps), note(latest))
+    if rank == 0:
         for warning in run.warnings:
-            say(f"[yellow]{warning}")
-        return learner
+            warn(warning)
+    stop.raise_if_asked(f"stopped, state saved in {run.path}: run the same command again to go on")
 
 
-_last: dict[str, Any] = {}
-
-
-def _note(row: "Json") -> str:
-    _last.update(row)
-    parts = [f"loss {_last['loss']:.4f}"] if "loss" in _last else []
-    if "alive" in _last:
-        parts.append(f"{_last['alive']} alive" + (f", {_last['duplicates']} double" if _last["duplicates"] else ""))
+def note(latest: "Json") -> str:
+    """The newest figures of a run in a few words."""
+    parts = [f"loss {latest['loss']:.4f}"] if "loss" in latest else []
+    if "alive" in latest:
+        parts.append(f"{latest['alive']} alive" + (f", {latest['duplicates']} double" if latest["duplicates"] else ""))
     return " · ".join(parts)

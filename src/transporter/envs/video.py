@@ -40,6 +40,7 @@ class Video:
     rate: float  # mean frames per second, as far as the file says
     frames_estimate: int | None  # as far as the file says
     damaged: int  # frames so far that could not be decoded, that are flawed, or that the file promised and lacks
+    cut_short: bool  # smaller than its own head says, as a broken download is
 
     def __init__(self, path: Path, size: tuple[int, int] | None = None) -> None:
         self.path, self.size, self.damaged = path, size, 0
@@ -67,6 +68,7 @@ class Video:
         self.rate = float(stream.average_rate or stream.guessed_rate or 25)
         duration = float(stream.duration * stream.time_base) if stream.duration and stream.time_base else None
         self.frames_estimate = stream.frames or (round(duration * self.rate) if duration else None)
+        self.cut_short = _promised_size(self.path, stream) > self.path.stat().st_size
         return stream
 
     def _read(self) -> Iterator[VideoFrame]:
@@ -139,6 +141,29 @@ def _open(path: Path) -> Any:
         return av.open(f"file:{path}", options={"protocol_whitelist": "file"})
     except (av.error.FFmpegError, OSError) as error:
         raise InputError(f"{path}: cannot be read as a video ({error.strerror})") from error
+
+
+def _promised_size(path: Path, stream: "av.VideoStream") -> int:
+    """Bytes that the file must have by what stands at its beginning; 0 where that says nothing."""
+    index = stream.index_entries
+    end = index[-1].pos + index[-1].size if len(index) else 0
+    with path.open("rb") as file:
+        head = file.read(128)
+    if head[:4] == b"RIFF":  # AVI
+        end = max(end, 8 + int.from_bytes(head[4:8], "little"))
+    if head[:4] == b"\x1a\x45\xdf\xa3":  # Matroska and WebM: a head, then one segment with all the rest
+        length, start = _vint(head, 4)
+        if head[start + length :][:4] == b"\x18\x53\x80\x67":
+            length, start = _vint(head, start + length + 4)
+            unknown = length == (1 << 56) - 1  # of a recording that was never finished
+            end = max(end, 0 if unknown else start + length)
+    return end
+
+
+def _vint(data: bytes, at: int) -> tuple[int, int]:
+    """EBML's numbers (RFC 8794): the value, and where what follows it begins."""
+    width = 9 - data[at].bit_length()
+    return int.from_bytes(data[at : at + width]) & ((1 << 7 * width) - 1), at + width
 
 
 def _display_matrix(frame: Any) -> np.ndarray:

@@ -27,12 +27,15 @@ class DetectorNet(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         model = build(config)
-        self.pixels, self.features, self.keypoints = model.pixels, model.features, model.keypoints
+        self.pixels, self.keypoints = model.pixels, model.keypoints
+        self.features = model.features if config.has_features else None
         self.sigma = config.sigma
 
     def forward(self, frames: Float[Tensor, "b H W 3"]) -> tuple[Float[Tensor, "b k 2"], Float[Tensor, "b k d"]]:
         x = self.pixels.encode(frames)
         points = self.keypoints(x)
+        if self.features is None:
+            return points, points[..., :0]
         return points, features_under(self.features(x).float(), points, self.sigma)
 
 
@@ -61,6 +64,8 @@ class Detector:
 
     @property
     def feature_size(self) -> int:
+        if not self.config.has_features:
+            raise InputError(f"a {self.config.kind} model gives points only: it has no features")
         return self.config.shape.filters[-1]
 
     @overload
@@ -75,6 +80,7 @@ class Detector:
         frames = np.asarray(frames)
         if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8:
             raise InputError(f"frames must be (T, H, W, 3) uint8, not {frames.shape} {frames.dtype}")
+        size = self.feature_size if features else 0
         points, under = [], []
         for start in range(0, len(frames), batch):
             values = self._values(frames[start : start + batch])
@@ -88,7 +94,7 @@ class Detector:
         found = torch.cat([empty, *points]).numpy()
         if not features:
             return found
-        return found, torch.cat([torch.zeros(0, self.keypoints, self.feature_size), *under]).numpy()
+        return found, torch.cat([torch.zeros(0, self.keypoints, size), *under]).numpy()
 
     def _values(self, frames: Frames) -> Float[Tensor, "t size size 3"]:
         tensor = torch.from_numpy(np.ascontiguousarray(frames)).to(self.device)
@@ -98,7 +104,7 @@ class Detector:
     def heatmaps(self, frames: Frames) -> Float32[np.ndarray, "t k h w"]:
         """The Gaussians that transport features, at the feature map's resolution."""
         points = torch.from_numpy(self(frames))
-        side = self.config.size // self.config.shape.reduction
+        side = self.config.heat_side
         return gaussian_heatmaps(points, side, side, self.config.sigma).numpy()
 
     def save(self, path: str | Path, half: bool = True) -> None:

@@ -1,17 +1,24 @@
 """From a configuration to a model: the one place where names become parts."""
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import nn
 
 from transporter.errors import InputError
 from transporter.models.blocks import PAPER, Encoder, RefineNet, Shape, to_channels_last
+from transporter.models.jakab import Jakab
 from transporter.models.keynet import KeyNet
+from transporter.models.pixel import FlatRefineNet
 from transporter.models.pixels import Pixels
 from transporter.models.transporter import Transporter, transport, transport_one_by_one
+from transporter.models.zhang import WIDTHS, Descriptors, Hourglass, LandmarkNet, Zhang
 
+# Whatever one loop trains: pairs of frames in, an Output out; made of pixels, features, keypoints and refine.
+Model = Transporter | Jakab | Zhang
+Kind = Literal["transporter", "jakab", "zhang", "pixel"]
 TRANSPORTS = {"eq1": transport, "one_by_one": transport_one_by_one}
 
 
@@ -19,6 +26,7 @@ TRANSPORTS = {"eq1": transport, "one_by_one": transport_one_by_one}
 class ModelConfig:
     """Everything that decides a model's weights' shapes and its arithmetic."""
 
+    kind: Kind = "transporter"  # or a baseline (jakab, zhang), or Transporter on bare pixels (pixel)
     keypoints: int = 5  # K
     size: int = 128  # frames are size × size
     shape: Shape = field(default=PAPER)
@@ -26,12 +34,31 @@ class ModelConfig:
     sigma: float = 0.1  # width of the heatmaps, in [-1, 1] units
     standardise: bool = False  # each pixel by its own mean and deviation over the data set
     separation: float = 0.0  # weight of a term that keeps keypoints off one another
+    raise_every: int = 100_000  # zhang: its reconstruction weighs ten times as much after so many steps, and again
 
     def __post_init__(self) -> None:
         if self.keypoints < 1:
             raise InputError(f"a model needs at least one keypoint, not {self.keypoints}")
         if self.size < 16 or self.size % self.shape.reduction:
             raise InputError(f"frame size {self.size} must be at least 16 and a multiple of {self.shape.reduction}")
+        if self.kind not in get_args(Kind):
+            raise InputError(f"no kind of model is called {self.kind!r}: there are {', '.join(get_args(Kind))}")
+        if self.kind == "zhang" and self.size % 16:
+            raise InputError(f"frame size {self.size} must be a multiple of 16 for a zhang model")
+        if self.separation and self.kind in ("jakab", "zhang"):
+            raise InputError(f"a {self.kind} model has its own loss, without the separation term")
+        if self.raise_every < 1:
+            raise InputError(f"raise_every must be at least 1, not {self.raise_every}")
+
+    @property
+    def has_features(self) -> bool:
+        """Whether there is a Φ that describes what lies under a keypoint."""
+        return self.kind in ("transporter", "jakab")
+
+    @property
+    def heat_side(self) -> int:
+        """Heatmaps are this many cells wide and high."""
+        return self.size // (self.shape.reduction if self.has_features else 1)
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -45,11 +72,15 @@ class ModelConfig:
             raise InputError(f"not a model this version knows: {error}") from error
 
 
-def build(config: ModelConfig) -> Transporter:
+def build(config: ModelConfig) -> Model:
     """A model with fresh weights from torch's global generator."""
     side = config.size if config.standardise else 1
-    model = Transporter(
-        pixels=Pixels(side, side),
+    return to_channels_last(_BUILDERS[config.kind](config, Pixels(side, side)))  # type: ignore[return-value]
+
+
+def _transporter(config: ModelConfig, pixels: Pixels) -> Transporter:
+    return Transporter(
+        pixels=pixels,
         features=Encoder(config.shape),
         keypoints=KeyNet(config.shape, config.keypoints),
         refine=RefineNet(config.shape),
@@ -57,7 +88,54 @@ def build(config: ModelConfig) -> Transporter:
         sigma=config.sigma,
         separation=config.separation,
     )
-    return to_channels_last(model)  # type: ignore[return-value]
+
+
+def _pixel(config: ModelConfig, pixels: Pixels) -> Transporter:
+    return Transporter(
+        pixels=pixels,
+        features=nn.Identity(),
+        keypoints=KeyNet(config.shape, config.keypoints),
+        refine=FlatRefineNet(config.shape),
+        transport=TRANSPORTS[config.transport],
+        sigma=config.sigma,
+        separation=config.separation,
+    )
+
+
+def _jakab(config: ModelConfig, pixels: Pixels) -> Jakab:
+    return Jakab(
+        pixels=pixels,
+        features=Encoder(config.shape),
+        keypoints=KeyNet(config.shape, config.keypoints),
+        refine=RefineNet(config.shape, inputs=config.shape.filters[-1] + config.keypoints),
+        sigma=config.sigma,
+    )
+
+
+def _zhang(config: ModelConfig, pixels: Pixels) -> Zhang:
+    """Hourglasses all of whose widths follow Φ's first: with the paper's 32 they are those of Zhang's release."""
+    k, w, norm = config.keypoints, config.shape.filters[0], config.shape.norm
+    features = Hourglass(3, (2 * w, 4 * w, 8 * w, 16 * w), norm)
+    drawn = len(WIDTHS) * (k + 1 + features.channels)
+    decoder = Hourglass(drawn, (2 * w, 4 * w, 8 * w, 16 * w, 16 * w), norm)
+    colours = nn.Conv2d(decoder.channels, 3, 3, padding=1)
+    return Zhang(
+        pixels=pixels,
+        features=features,
+        keypoints=LandmarkNet(config.size, k, w, norm),
+        descriptors=Descriptors(k, features.channels, features.channels),
+        # Standardised pixels have no bounds; others lie between 0 and 1.
+        refine=nn.Sequential(decoder, colours, nn.Identity() if config.standardise else nn.Sigmoid()),
+        raise_every=config.raise_every,
+    )
+
+
+_BUILDERS: dict[Kind, Callable[[ModelConfig, Pixels], Model]] = {
+    "transporter": _transporter,
+    "jakab": _jakab,
+    "zhang": _zhang,
+    "pixel": _pixel,
+}
 
 
 def parameters(module: nn.Module) -> int:

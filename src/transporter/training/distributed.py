@@ -23,3 +23,12 @@ def process_group(hardware: Hardware) -> Iterator[int]:
         yield torch.distributed.get_rank()
     finally:
         torch.distributed.destroy_process_group()
+
+
+def from_first(text: str | None) -> str | None:
+    """What the process of rank 0 says, in every process; all must ask at the same time."""
+    if not torch.distributed.is_initialized():
+        return text
+    shared = [text]
+    torch.distributed.broadcast_object_list(shared)
+    return shared[0]

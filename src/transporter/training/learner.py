@@ -1,6 +1,7 @@
 """A model with its optimiser: one step, and all of its state."""
 
 import contextlib
+import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -66,7 +67,12 @@ class Learner:
         if not self._captures:
             return self.update(source, target)
         if self._graph is None:
-            self._graph = CapturedUpdate(self, source, target)
+            try:
+                self._graph = CapturedUpdate(self, source, target)
+            except RuntimeError as error:  # a model may do what a graph cannot, such as drawing numbers on the CPU
+                self._captures = False
+                warnings.warn(f"steps are not captured as a CUDA graph: {str(error).splitlines()[0]}", stacklevel=2)
+                return self.update(source, target)
         return self._graph(source, target)
 
     def update(self, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, ""]:
@@ -123,9 +129,17 @@ class CapturedUpdate:
     def __init__(self, learner: Learner, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> None:
         self.source, self.target = source.clone(), target.clone()
         self.graph = torch.cuda.CUDAGraph()
-        # Kernels are chosen and Adam's moments made by real updates, which are then taken back.
         kept = [tensor.detach().clone() for tensor in _state(learner)]
-        fresh = not learner.optimiser.state
+        try:
+            self._capture(learner)
+        finally:  # what warming up changed; moments that it made begin at nothing
+            now = _state(learner)
+            with torch.no_grad():
+                for tensor, old in zip(now, kept + [torch.zeros_like(t) for t in now[len(kept) :]], strict=True):
+                    tensor.copy_(old)
+
+    def _capture(self, learner: Learner) -> None:
+        """Kernels are chosen and Adam's moments made by real updates, before the one that is recorded."""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -135,10 +149,6 @@ class CapturedUpdate:
         learner.optimiser.zero_grad(set_to_none=True)
         with torch.cuda.graph(self.graph):
             self.loss = learner.update(self.source, self.target)
-        moments = [t for slots in learner.optimiser.state.values() for t in slots.values()]
-        with torch.no_grad():
-            for tensor, old in zip(_state(learner), kept + [torch.zeros_like(t) for t in moments] * fresh, strict=True):
-                tensor.copy_(old)
 
     def __call__(self, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, ""]:
         self.source.copy_(source)

@@ -16,6 +16,8 @@ from transporter.training.config import TrainConfig
 from transporter.training.health import Health, health
 from transporter.training.learner import Hardware, Learner
 
+AGREE_EVERY = 10  # steps between the questions of several processes to one another
+
 
 class Pairs(Protocol):
     """What the loop needs of a data set (data.PairSet is one)."""
@@ -53,8 +55,12 @@ def train(
     run: Run,
     hardware: Hardware | None = None,
     observe: Callable[[Json], None] = lambda row: None,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> Learner:
-    """Train to config.steps, from the newest checkpoint in the run where there is one; rows go to metrics.jsonl."""
+    """Train to config.steps, from the newest checkpoint in the run where there is one; rows go to metrics.jsonl.
+
+    Once `stopping` says so, training ends early, with its state saved.
+    """
     hardware = hardware or Hardware()
     rank, world = _place()
     writes = rank == 0
@@ -77,13 +83,15 @@ def train(
         logs, validates, saves = (
             last or step % every == 0 for every in (config.log_every, config.validate_every, config.checkpoint_every)
         )
+        stop = _agreed(stopping, step, world, learner.device)
+        saves = saves or stop
         # Asking a GPU at every step would make it wait; from a bad step on nothing changes, so later is early enough.
         if (logs or validates or saves or learner.device.type == "cpu") and (bad := learner.failed_at()) is not None:
             raise NotFiniteError(_keep_batch(run, bad + 1, pixels.batch(sampler.at(bad))))
         row: Json = {"step": step}
         if logs:
             now = time.perf_counter()
-            row |= {"loss": loss.item(), "sigma": config.sigma(step - 1), "rate": config.rate(step - 1)}
+            row |= {"loss": _mean(loss, world), "sigma": config.sigma(step - 1), "rate": config.rate(step - 1)}
             row |= {"steps_per_second": round((step - since_step) / (now - since), 2)}
             since, since_step = now, step
         if writes and len(held_out) and validates:
@@ -98,6 +106,8 @@ def train(
         if writes and len(row) > 1:
             run.log(row)
             observe(row)
+        if stop:
+            break
     return learner
 
 
@@ -120,6 +130,25 @@ def _place() -> tuple[int, int]:
     if torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     return 0, 1
+
+
+def _mean(loss: Float[Tensor, ""], world: int) -> float:
+    """Over the shares of a batch that several processes have."""
+    if world > 1:
+        loss = loss.clone()
+        torch.distributed.all_reduce(loss)
+    return loss.item() / world
+
+
+def _agreed(stopping: Callable[[], bool], step: int, world: int, device: torch.device) -> bool:
+    """Whether to stop here: processes hear of it at different steps, so all of them ask one another now and then."""
+    if world == 1:
+        return stopping()
+    if step % AGREE_EVERY:
+        return False
+    heard = torch.tensor(float(stopping()), device=device)
+    torch.distributed.all_reduce(heard)
+    return bool(heard)
 
 
 def _keep_batch(run: Run, step: int, batch: tuple[Tensor, Tensor]) -> str:

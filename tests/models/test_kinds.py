@@ -1,0 +1,114 @@
+"""What every kind of model must do: survive JSON, train in the one loop, go on where it stopped, become a detector."""
+
+import dataclasses
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+
+from transporter.errors import InputError
+from transporter.models.blocks import NOTEBOOK, TINY
+from transporter.models.detector import Detector
+from transporter.models.factory import Kind, ModelConfig, build
+from transporter.models.transporter import Transporter
+from transporter.models.zoo import from_run
+from transporter.runs import Run
+from transporter.training.config import TrainConfig, preset
+from transporter.training.learner import Hardware
+from transporter.training.loop import train
+
+CPU = Hardware(device="cpu")
+every_kind = pytest.mark.parametrize("kind", get_args(Kind))
+
+
+def config_of(kind: Kind) -> TrainConfig:
+    return preset("tiny", kind=kind, keypoints=2, size=32, steps=6, batch=2, sigma_steps=2, log_every=1,
+                  validate_every=2, validation_pairs=4, checkpoint_every=2, raise_every=2)  # fmt: skip
+
+
+@every_kind
+def test_config_survives_json(kind: Kind) -> None:
+    config = ModelConfig(kind=kind, keypoints=7, size=80, shape=NOTEBOOK, raise_every=5)
+    assert ModelConfig.from_json(config.to_json()) == config
+    train_config = config_of(kind)
+    assert TrainConfig.from_json(train_config.to_json()) == train_config
+
+
+def test_a_config_from_before_there_were_kinds_is_a_transporters() -> None:
+    old = ModelConfig(shape=TINY).to_json()
+    del old["kind"], old["raise_every"]
+    assert ModelConfig.from_json(old) == ModelConfig(shape=TINY)
+    assert isinstance(build(ModelConfig.from_json(old)), Transporter)
+
+
+def test_what_no_model_can_do_is_refused() -> None:
+    with pytest.raises(InputError, match="called 'jacob': there are transporter, jakab, zhang, pixel"):
+        ModelConfig.from_json({**ModelConfig().to_json(), "kind": "jacob"})
+    with pytest.raises(InputError, match="multiple of 16 for a zhang"):
+        ModelConfig(kind="zhang", size=40)
+    with pytest.raises(InputError, match="without the separation term"):
+        ModelConfig(kind="jakab", separation=0.1)
+    with pytest.raises(InputError, match="raise_every"):
+        ModelConfig(raise_every=0)
+
+
+@every_kind
+def test_the_loop_trains_it_and_its_detector_finds_the_models_points(tmp_path: Path, sprites, kind: Kind) -> None:
+    config = config_of(kind)
+    run = Run.create(tmp_path / "run", {"environment": "sprites", "config": config.to_json()})
+    learner = train(config, sprites, run, CPU)
+    assert [row["step"] for row in run.metrics()] == [1, 2, 3, 4, 5, 6]
+    assert all(np.isfinite(row["loss"]) for row in run.metrics())
+
+    frames = sprites.pairs[:5]
+    model = learner.model.eval()
+    with torch.no_grad():
+        output = model(torch.from_numpy(frames[:, 0]), torch.from_numpy(frames[:, 1]))
+    assert output.prediction.shape == (5, 3, 32, 32)
+    newest = run.latest()
+    assert newest is not None
+    detector = Detector.from_tensors(config.model, newest.part("model."), device="cpu")
+    np.testing.assert_allclose(detector(frames[:, 0]), output.source_points, atol=1e-5)
+    np.testing.assert_allclose(detector(frames[:, 1]), output.target_points, atol=1e-5)
+    assert from_run(run, "cpu")(frames[:, 0]).shape == (5, 2, 2)
+
+
+@every_kind
+def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path: Path, sprites, kind: Kind) -> None:
+    config = config_of(kind)
+    whole, broken = (Run.create(tmp_path / name, config.to_json()) for name in ("whole", "broken"))
+    train(config, sprites, whole, CPU)
+    train(dataclasses.replace(config, steps=4), sprites, broken, CPU)
+    torch.manual_seed(123)  # another process would have another state
+    train(config, sprites, broken, CPU)
+    expected, got = whole.latest(), broken.latest()
+    assert expected is not None
+    assert got is not None
+    assert expected.step == got.step == 6
+    for name, tensor in expected.tensors.items():
+        assert torch.equal(tensor, got.tensors[name]), name
+
+
+@every_kind
+def test_features_are_those_of_a_phi_or_refused_in_one_line(kind: Kind) -> None:
+    detector = Detector(ModelConfig(kind=kind, keypoints=2, size=32, shape=TINY), device="cpu")
+    frames = np.zeros((3, 40, 40, 3), np.uint8)
+    assert detector(frames).shape == (3, 2, 2)
+    if kind in ("transporter", "jakab"):
+        assert detector(frames, features=True)[1].shape == (3, 2, 32)
+        assert detector.heatmaps(frames).shape == (3, 2, 16, 16)
+    else:
+        with pytest.raises(InputError, match=f"a {kind} model gives points only"):
+            detector(frames, features=True)
+        assert detector.heatmaps(frames).shape == (3, 2, 32, 32)
+
+
+@every_kind
+def test_a_file_gives_the_same_detector(tmp_path: Path, kind: Kind) -> None:
+    torch.manual_seed(0)
+    detector = Detector(ModelConfig(kind=kind, keypoints=2, size=32, shape=TINY), device="cpu")
+    frames = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
+    detector.save(tmp_path / "detector.safetensors", half=False)
+    assert np.array_equal(Detector.from_file(tmp_path / "detector.safetensors", "cpu")(frames), detector(frames))
