@@ -13,7 +13,7 @@ from statistics import mean
 import tyro
 
 from transporter.data.collect import collect
-from transporter.data.manifest import CollectSettings
+from transporter.data.manifest import quick_settings
 from transporter.envs import make, scene
 from transporter.models.zoo import from_run
 from transporter.results import Result
@@ -30,10 +30,7 @@ COMMAND = "python benchmarks/sprites.py --out results/sprites"
 def measure(environment: str, seed: int, work: Path) -> Result:
     """Collect, train and evaluate with one seed."""
     config = preset("tiny", keypoints=scene(environment).keypoints, seed=seed)
-    settings = CollectSettings(
-        environment=environment, size=config.model.size, pairs=PAIRS["tiny"], budget=200 * PAIRS["tiny"], envs=16,
-        seed=seed,
-    )  # fmt: skip
+    settings = quick_settings(environment, config.model.size, PAIRS["tiny"], seed)
     begun = time.perf_counter()
     pairs = collect(settings, work / f"data-{seed}")
     collected = time.perf_counter()

@@ -17,7 +17,7 @@ ALONE = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80", "NO_COLOR": "1"}
 STEPS = 60
 # Small enough for seconds, and with everything in it: heatmaps that shrink, rows, validations, checkpoints.
 TINY = ["--preset", "tiny", "--steps", str(STEPS), "--batch", "8", "--sigma-steps", "10", "--log-every", "5",
-        "--validate-every", "20", "--checkpoint-every", "5", "--device", "cpu"]  # fmt: skip
+        "--validate-every", "20", "--checkpoint-every", "10", "--device", "cpu"]  # fmt: skip
 
 
 class Ended(NamedTuple):
@@ -69,20 +69,20 @@ def tiny() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def data(transporter: Transporter, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(forked: Transporter, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data set of 64 pairs of sprites, 32×32."""
     cwd = tmp_path_factory.mktemp("data")
-    ended = transporter("collect", "sprites", "--pairs", "64", "--budget", "9600", "--size", "32", cwd=cwd)
+    ended = forked("collect", "sprites", "--pairs", "64", "--budget", "9600", "--size", "32", cwd=cwd)
     assert ended.code == 0, ended.err
     assert "64 pairs of 32×32 frames in data/sprites" in ended.err
     return cwd / "data" / "sprites"
 
 
 @pytest.fixture(scope="session")
-def whole_run(transporter: Transporter, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole_run(forked: Transporter, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that no one disturbed."""
     cwd = tmp_path_factory.mktemp("whole")
-    ended = transporter("train", "sprites", "--data", data, *TINY, "--out", "run", cwd=cwd)
+    ended = forked("train", "sprites", "--data", data, *TINY, "--out", "run", cwd=cwd)
     assert ended.code == 0, ended.err
     assert f"train sprites: {STEPS}/{STEPS} steps" in ended.err
     return cwd / "run"
@@ -143,7 +143,7 @@ def dots(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # One process imports the heavy packages and forks for each command: as real as any other, and 2 seconds quicker.
 FORKS = """
 import json, os, sys, traceback
-import torch, scipy.optimize, pyarrow.parquet, av, zarr, gymnasium, ale_py
+import torch, scipy.optimize, pyarrow.parquet, av, zarr, gymnasium, ale_py, matplotlib.backends.backend_agg
 from transporter.cli import main
 import transporter.data.clips, transporter.report.html, transporter.training.loop, transporter.models.zoo
 for line in sys.stdin:
@@ -169,7 +169,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="session")
 def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transporter]:
-    """The same as `transporter`, for the many commands that should end at once."""
+    """The same as `transporter`, for the many commands whose start is not what is tested."""
     server = subprocess.Popen(
         [sys.executable, "-c", FORKS], env=ALONE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 
 from transporter.cli.stop import Terminated, stop_when_asked
+from transporter.data.pairs import PairSet
 from transporter.runs import Run
+from transporter.training.config import preset
+from transporter.training.learner import Hardware
+from transporter.training.loop import train
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_training_saves_the_step_that_it_has_reached_and_goes_on_from_there(
-    transporter, started, first_checkpoint, equal_to_the_bit, data, whole_run, tiny, tmp_path, number, code
+    forked, started, first_checkpoint, equal_to_the_bit, data, whole_run, tiny, tmp_path, number, code
 ) -> None:
     command = ["train", "sprites", "--data", data, *tiny, "--out", "run"]
     asked = started(*command, cwd=tmp_path)
@@ -26,12 +30,26 @@ def test_training_saves_the_step_that_it_has_reached_and_goes_on_from_there(
     assert "Traceback" not in said
     saved = Run.open(tmp_path / "run").latest()
     assert saved is not None
-    assert 5 <= saved.step < 60
-    assert transporter(*command, cwd=tmp_path).code == 0
+    assert 10 <= saved.step < 60
+    assert forked(*command, cwd=tmp_path).code == 0
     equal_to_the_bit(tmp_path / "run", whole_run)
 
 
-def test_a_terminated_collection_ends_in_one_line_and_goes_on(transporter, started, tmp_path: Path) -> None:
+def test_the_loop_saves_where_it_is_asked_to_stop_whatever_the_interval(equal_to_the_bit, data, tmp_path) -> None:
+    config = preset("tiny", size=32, keypoints=3, steps=9, batch=8, sigma_steps=2, log_every=2, validate_every=4)
+    pairs, hardware, steps = PairSet.open(data), Hardware(device="cpu"), iter(range(1, 10))
+    whole, asked = (Run.create(tmp_path / name, config.to_json()) for name in ("whole", "asked"))
+    train(config, pairs, whole, hardware)
+    train(config, pairs, asked, hardware, stopping=lambda: next(steps) == 7)
+    saved = asked.latest()
+    assert saved is not None
+    assert saved.step == 7
+    assert [row["step"] for row in asked.metrics()] == [2, 4, 6]
+    train(config, pairs, asked, hardware)
+    equal_to_the_bit(asked.path, whole.path)
+
+
+def test_a_terminated_collection_ends_in_one_line_and_goes_on(forked, started, tmp_path: Path) -> None:
     command = ["collect", "sprites", "--size", "16", "--pairs", "64", "--budget", "9600", "--envs", "1"]
     asked = started(*command, cwd=tmp_path)
     manifest = tmp_path / "data" / "sprites" / "manifest.json"
@@ -42,7 +60,7 @@ def test_a_terminated_collection_ends_in_one_line_and_goes_on(transporter, start
     asked.terminate()
     assert asked.communicate()[1].splitlines()[-1] == "transporter: terminated"
     assert asked.returncode == 143
-    again = transporter(*command, cwd=tmp_path)
+    again = forked(*command, cwd=tmp_path)
     assert again.code == 0
     assert again.err.splitlines()[-1] == "64 pairs of 16×16 frames in data/sprites"
 

@@ -22,12 +22,12 @@ def torchrun(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[s
     )
 
 
-def test_two_processes_learn_what_one_does(transporter, data, tmp_path: Path) -> None:
+def test_two_processes_learn_what_one_does(forked, data, tmp_path: Path) -> None:
     command = ["train", "sprites", "--data", data, *STEPS]
     two = torchrun(*command, "--out", "two", cwd=tmp_path)
     assert two.returncode == 0, two.stderr
     assert two.stderr.count("train sprites: 8/8 steps") == two.stderr.count("trained: two") == 1
-    assert transporter(*command, "--out", "one", cwd=tmp_path).code == 0
+    assert forked(*command, "--out", "one", cwd=tmp_path).code == 0
 
     runs = [Run.open(tmp_path / name) for name in ("one", "two")]
     one, other = (run.latest() for run in runs)

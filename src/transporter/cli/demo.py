@@ -18,7 +18,7 @@ def demo(out: Path = Path("demo"), steps: Maybe[int] = None, seed: int = 0) -> N
     from transporter.cli.evaluate import evaluate_with_bar, show_evaluation
     from transporter.cli.report import write_run_report
     from transporter.cli.train import Wanted, opened_run, train_with_bar
-    from transporter.data.manifest import CollectSettings
+    from transporter.data.manifest import quick_settings
     from transporter.envs import scene
     from transporter.models.zoo import from_run
     from transporter.training.config import PAIRS, preset
@@ -29,9 +29,7 @@ def demo(out: Path = Path("demo"), steps: Maybe[int] = None, seed: int = 0) -> N
     folder_named(out)
     name = "sprites"
     config = preset("tiny", keypoints=scene(name).keypoints, seed=seed, **({"steps": steps} if steps else {}))
-    settings = CollectSettings(
-        environment=name, size=config.model.size, pairs=PAIRS["tiny"], budget=200 * PAIRS["tiny"], envs=16, seed=seed
-    )
+    settings = quick_settings(name, config.model.size, PAIRS["tiny"], seed)
     with opened_run(out / "run", name, Wanted(out / "data", settings), config) as run:
         say(f"[bold]1[/] random play of [bold]{name}[/]: three shapes that bounce; nothing says where they are")
         pairs = collect_with_bar(settings, [name], out / "data")

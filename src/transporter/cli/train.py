@@ -76,24 +76,24 @@ def train(
         compile: torch.compile the networks.
         tensorboard: Also write TensorBoard files into the run folder (needs the extra tensorboard).
     """
+    at_least(1, keypoints=keypoints, size=size, steps=steps, batch=batch, pairs=pairs)
+    at_least(1, log_every=log_every, validate_every=validate_every, checkpoint_every=checkpoint_every)
+    at_least(0, sigma_steps=sigma_steps, seed=seed)
+    above_zero(learning_rate=learning_rate, sigma=sigma, sigma_start=sigma_start)
+    name, label = name_of(source), label_of(source)
     from transporter.cli.console import bold, say
     from transporter.data.pairs import PairSet
     from transporter.training import config as presets
     from transporter.training.distributed import process_group
     from transporter.training.learner import Hardware
 
-    at_least(1, keypoints=keypoints, size=size, steps=steps, batch=batch, pairs=pairs)
-    at_least(1, log_every=log_every, validate_every=validate_every, checkpoint_every=checkpoint_every)
-    at_least(0, sigma_steps=sigma_steps, seed=seed)
-    above_zero(learning_rate=learning_rate, sigma=sigma, sigma_start=sigma_start)
     hardware = Hardware(device_named(device), precision, compile)
     if preset == "auto":
         preset = "fast" if hardware.resolve().type == "cuda" else "tiny"
     base = presets.PRESETS[preset]
-    name, label = name_of(source), label_of(source)
     if data is not None:
         wanted = data_given(name, data, size, pairs)
-    elif "RANK" in os.environ:
+    elif os.environ.get("WORLD_SIZE", "1") != "1":
         raise InputError("under torchrun name a data set: make one with `transporter collect`, then give its --data")
     else:
         wanted = data_to_collect(name, label, size or base.model.size, pairs or presets.PAIRS[preset], seed)
@@ -117,15 +117,13 @@ def train(
     config = presets.preset(preset, **{field: value for field, value in changes.items() if value is not None})
     path = out or Path("runs") / f"{label}-{preset}-seed{seed}"
     with process_group(hardware) as rank, opened_run(path, name, wanted, config, rank) as run:
-        found = (
-            PairSet.open(wanted.path)
-            if data
-            else collect_with_bar(wanted.settings, source, wanted.path, hardware.device)
-        )
+        if data is None:
+            collect_with_bar(wanted.settings, source, wanted.path, hardware.device)
+        found = PairSet.open(wanted.path)
         train_with_bar(config, found, run, hardware, tensorboard, rank)
     if rank == 0:
         then = "track clip.mp4" if name == "video" else f"evaluate {name}"
-        say(f"trained: {bold(path)} (next: transporter {then} --model {path})")
+        say(f"trained: {bold(path)} (next: {bold(f'transporter {then} --model {path}')})")
 
 
 class Wanted(NamedTuple):
@@ -150,9 +148,9 @@ def data_given(name: str, path: Path, size: int | None, pairs: int | None) -> Wa
 
 
 def data_to_collect(name: str, label: str, size: int, pairs: int, seed: int) -> Wanted:
-    from transporter.data.manifest import CollectSettings
+    from transporter.data.manifest import quick_settings
 
-    settings = CollectSettings(environment=name, size=size, pairs=pairs, budget=200 * pairs, envs=16, seed=seed)
+    settings = quick_settings(name, size, pairs, seed)
     return Wanted(Path("data") / f"{label}-{size}px-{pairs}-seed{seed}", settings)
 
 

@@ -65,6 +65,21 @@ class CollectSettings:
             raise InputError(f"rate must be above 0 frames a second, not {self.rate}")
 
 
+def quick_settings(environment: str, size: int, pairs: int, seed: int = 0) -> CollectSettings:
+    """A set in a fraction of the play that Appendix B asks for: four pairs of each trajectory, up to 20 steps apart."""
+    return CollectSettings(
+        environment=environment,
+        size=size,
+        pairs=pairs,
+        sampler="offset",
+        per_trajectory=4,
+        diverse=False,
+        budget=1000 * pairs,  # never reached: the set is full long before
+        envs=16,
+        seed=seed,
+    )
+
+
 def _no_rows() -> Int[np.ndarray, "0"]:
     return np.empty(0, np.int64)
 
