@@ -1,4 +1,4 @@
-"""transporter report: one HTML page that shows a run."""
+"""transporter report: one HTML page that shows a run or a shipped model."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,55 +19,93 @@ if TYPE_CHECKING:
 
 
 def report(
-    run: tyro.conf.Positional[Path], /, out: Maybe[Path] = None, frames: int = 200, seed: int = 1_000_000
+    model: tyro.conf.Positional[str], /, out: Maybe[Path] = None, frames: int = 200, seed: int = 1_000_000
 ) -> None:
-    """Write a page with a run's figures, curves, pictures and a labelled clip.
+    """Write a page with the figures, curves and pictures of a run or of a shipped model, and a labelled clip.
 
     Args:
-        run: A run folder.
-        out: The file to write, with the clip beside it; by default report.html in the run folder.
+        model: A run folder, or a shipped model.
+        out: The file to write, with the clip beside it; by default report.html in the run folder, or MODEL.html.
         frames: How many frames of play the clip shows.
         seed: Of that play.
     """
     from transporter.cli.console import bold, say
+    from transporter.models.zoo import load, shipped
     from transporter.runs import Run
 
     at_least(1, frames=frames)
     at_least(0, seed=seed)
-    opened = Run.open(run)
-    with room_for(out or run / "report.html") as path:
-        write_run_report(opened, path, frames, seed)
+    if model in shipped() and not Path(model).is_dir():
+        with room_for(out or Path(f"{model}.html")) as path:
+            write_model_report(model, load(model), path, frames, seed)
+    else:
+        opened = Run.open(Path(model))
+        with room_for(out or opened.path / "report.html") as path:
+            write_run_report(opened, path, frames, seed)
     say(f"report: {bold(path)}")
 
 
 def write_run_report(run: "Run", path: Path, frames: int = 200, seed: int = 1_000_000) -> Path:
     """All that the run folder knows, and a fresh episode where its environment can be played."""
     from transporter.models.zoo import from_run
-    from transporter.report import draw
     from transporter.report.html import Report, write_report
 
     detector = from_run(run)
     environment = run.settings["environment"]
-    evaluation = read_evaluation(run)
-    strip = video = heatmaps = None
-    if environment != "video":
-        seen = play(environment, detector, frames, seed)
-        strip = draw.strip(seen.frames, seen.points)
-        heatmaps = draw.heatmaps(seen.frames[-1], detector.heatmaps(seen.frames[-1:])[0])
-        video = write_clip(seen, path.with_suffix(".mp4"))
+    shown = Pictures() if environment == "video" else pictures_of_play(environment, detector, path, frames, seed)
     page = Report(
         title=run.path.resolve().name,
         summary=f"Keypoints found in {environment} without labels, at step {detector.card['step']:,}.",
-        evaluation=evaluation,
+        evaluation=read_evaluation(run),
         config=run.settings,
         metrics=run.metrics(),
-        video=video,
-        strip=strip,
         reconstructions=reconstructions(run),
-        heatmaps=heatmaps,
         notes=tuple(run.warnings),
+        **shown._asdict(),
     )
     return write_report(path, page)
+
+
+def write_model_report(
+    name: str,
+    detector: "Detector",
+    path: Path,
+    frames: int = 200,
+    seed: int = 1_000_000,
+    evaluation: "Evaluation | None" = None,
+) -> Path:
+    """What a shipped model's card says, and a fresh episode."""
+    from transporter.report.html import Report, write_report
+
+    environment = detector.card["environment"]
+    page = Report(
+        title=name,
+        summary=f"Keypoints found in {environment} without labels; this model comes with the package.",
+        evaluation=evaluation,
+        config={"model": detector.config.to_json(), "card": detector.card},
+        **pictures_of_play(environment, detector, path, frames, seed)._asdict(),
+    )
+    return write_report(path, page)
+
+
+class Pictures(NamedTuple):
+    """The parts of a report that show play."""
+
+    strip: "Picture | None" = None
+    heatmaps: "Picture | None" = None
+    video: Path | None = None
+
+
+def pictures_of_play(environment: str, detector: "Detector", path: Path, frames: int, seed: int) -> Pictures:
+    """A strip, the heatmaps of its last frame, and a clip beside the report at `path`."""
+    from transporter.report import draw
+
+    seen = play(environment, detector, frames, seed)
+    return Pictures(
+        strip=draw.strip(seen.frames, seen.points),
+        heatmaps=draw.heatmaps(seen.frames[-1], detector.heatmaps(seen.frames[-1:])[0]),
+        video=write_clip(seen, path.with_suffix(".mp4")),
+    )
 
 
 def read_evaluation(run: "Run") -> "Evaluation | None":
