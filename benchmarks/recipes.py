@@ -25,7 +25,6 @@ RECIPES: dict[str, dict[str, Any]] = {
     "not_annealed": {"sigma_start": None, "sigma_steps": 0},
     "one_by_one": {"transport": "one_by_one"},
     "instance": {"norm": "instance"},
-    "separated": {"separation": 0.02},
     "large_decoder": {"refine": (128, 64)},
     "jakab": {"kind": "jakab"},
     "jakab_plain": {"kind": "jakab", "standardise": False, "sigma_start": None, "sigma_steps": 0},

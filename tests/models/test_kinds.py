@@ -49,8 +49,6 @@ def test_what_no_model_can_do_is_refused() -> None:
         ModelConfig.from_json({**ModelConfig().to_json(), "kind": "jacob"})
     with pytest.raises(InputError, match="multiple of 16 for a zhang"):
         ModelConfig(kind="zhang", size=40)
-    with pytest.raises(InputError, match="without the separation term"):
-        ModelConfig(kind="jakab", separation=0.1)
     with pytest.raises(InputError, match="raise_every"):
         ModelConfig(raise_every=0)
 

@@ -33,7 +33,6 @@ class ModelConfig:
     transport: Literal["eq1", "one_by_one"] = "eq1"  # one heatmap for all keypoints, or the release's loop over them
     sigma: float = 0.1  # width of the heatmaps, in [-1, 1] units
     standardise: bool = False  # each pixel by its own mean and deviation over the data set
-    separation: float = 0.0  # weight of a term that keeps keypoints off one another
     raise_every: int = 100_000  # zhang: its reconstruction weighs ten times as much after so many steps, and again
 
     def __post_init__(self) -> None:
@@ -45,8 +44,6 @@ class ModelConfig:
             raise InputError(f"no kind of model is called {self.kind!r}: there are {', '.join(get_args(Kind))}")
         if self.kind == "zhang" and self.size % 16:
             raise InputError(f"frame size {self.size} must be a multiple of 16 for a zhang model")
-        if self.separation and self.kind in ("jakab", "zhang"):
-            raise InputError(f"a {self.kind} model has its own loss, without the separation term")
         if self.raise_every < 1:
             raise InputError(f"raise_every must be at least 1, not {self.raise_every}")
 
@@ -86,7 +83,6 @@ def _transporter(config: ModelConfig, pixels: Pixels) -> Transporter:
         refine=RefineNet(config.shape),
         transport=TRANSPORTS[config.transport],
         sigma=config.sigma,
-        separation=config.separation,
     )
 
 
@@ -98,7 +94,6 @@ def _pixel(config: ModelConfig, pixels: Pixels) -> Transporter:
         refine=FlatRefineNet(config.shape),
         transport=TRANSPORTS[config.transport],
         sigma=config.sigma,
-        separation=config.separation,
     )
 
 

@@ -54,16 +54,6 @@ def transport_one_by_one(
     return moved
 
 
-def overlap(points: Float[Tensor, "b k 2"], sigma: float | Tensor) -> Float[Tensor, ""]:
-    """How much heatmaps cover one another: mean over pairs of ∫HᵢHⱼ / ∫H² = exp(-d² / 2σ²)."""
-    k = points.shape[1]
-    if k < 2:
-        return points.new_zeros(())
-    squared = (points[:, :, None] - points[:, None]).square().sum(-1)
-    shared = torch.exp(-squared / (2 * sigma**2))
-    return (shared.sum((1, 2)) - k).mean() / (k * (k - 1))
-
-
 class Transporter(nn.Module):
     """Four parts and a way to transport; an ablation is another part."""
 
@@ -77,7 +67,6 @@ class Transporter(nn.Module):
         refine: nn.Module,
         transport: Transport = transport,
         sigma: float = 0.1,
-        separation: float = 0.0,
     ) -> None:
         super().__init__()
         self.pixels = pixels
@@ -85,7 +74,6 @@ class Transporter(nn.Module):
         self.keypoints = keypoints
         self.refine = refine
         self.transport = transport
-        self.separation = separation
         # A tensor, so that a schedule can change it under a compiled step.
         self.register_buffer("sigma", torch.tensor(sigma))
 
@@ -102,6 +90,4 @@ class Transporter(nn.Module):
         moved = self.transport(features_s.float(), features_t.float(), heat_s, heat_t)
         prediction = self.refine(moved).float()
         loss = (prediction - x_t).square().mean()
-        if self.separation:
-            loss = loss + self.separation * overlap(points_t, self.sigma)
         return Output(loss, prediction, points_s, points_t)
