@@ -71,7 +71,6 @@ def main(out: Path, seconds: float = 4.0, cases: str = "", ways: str = "") -> No
                 print(f"{case:26} {way:20} {found}", flush=True)
     Result(
         name="training speed on one GPU",
-        command="python benchmarks/gpu.py --out results/speed/training.json",
         figures={f"{name}: {k}": v for name, found in details.items() for k, v in found.items()},
         config={"batch": 64, "seconds": seconds},
         seeds={},

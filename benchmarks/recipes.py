@@ -6,11 +6,9 @@
 Each run writes its JSON and its weights as soon as it is done, so that nothing is lost at a time limit.
 """
 
-import contextlib
 import dataclasses
 import json
 import multiprocessing
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -65,12 +63,8 @@ def run_one(job: dict[str, Any]) -> None:
     run = Run.create(out / "runs" / name, {"environment": job["environment"], "config": config.to_json()})
     started = time.time()
 
-    def observe(row: dict[str, Any]) -> None:
-        if time.time() > job["deadline"]:
-            raise TimeoutError
-
-    with contextlib.suppress(TimeoutError):
-        train(config, pairs, run, Hardware(compile=job["compile"], graph=job["graph"]), observe)
+    hardware = Hardware(compile=job["compile"], graph=job["graph"])
+    train(config, pairs, run, hardware, stopping=lambda: time.time() > job["deadline"])
     trained = time.time() - started
     env = make(job["environment"], pairs.settings.size)
     detector = from_run(run)
@@ -80,8 +74,7 @@ def run_one(job: dict[str, Any]) -> None:
     figures = {"alive": last["alive"], "duplicates": last["duplicates"], "validation_loss": last["validation_loss"]}
     Result(
         name=name,
-        command=" ".join(["python", *sys.argv]),
-        figures={**found.figures, **figures, "steps": rows[-1]["step"], "seconds": trained},
+        figures={**found.figures, **figures, "steps": detector.card["step"], "seconds": trained},
         config={"train": config.to_json(), "collect": dataclasses.asdict(pairs.settings)},
         seeds={"train": job["seed"], "collect": pairs.settings.seed, "evaluate": 1_000_000},
         details={
@@ -151,9 +144,14 @@ def main(
     running: list[Any] = []
     context = multiprocessing.get_context("spawn")
     while (waiting and time.time() < shared["deadline"]) or running:
-        running = [process for process in running if process.is_alive()]
+        for process in [process for process in running if not process.is_alive()]:
+            running.remove(process)
+            if process.exitcode:
+                print(f"{process.name} failed with {process.exitcode}", flush=True)
         while waiting and len(running) < workers:
-            process = context.Process(target=run_one, args=(waiting.pop(0),))
+            job = waiting.pop(0)
+            name = f"{job['environment']}:{job['recipe']}:{job['seed']}"
+            process = context.Process(target=run_one, args=(job,), name=name)
             process.start()
             running.append(process)
         time.sleep(0.5)

@@ -24,7 +24,6 @@ from transporter.training.learner import Hardware
 from transporter.training.loop import train
 
 EVALUATION_SEED = 1_000_000
-COMMAND = "python benchmarks/sprites.py --out results/sprites"
 
 
 def measure(environment: str, seed: int, work: Path) -> Result:
@@ -41,10 +40,10 @@ def measure(environment: str, seed: int, work: Path) -> Result:
     figures = {**found.figures, "collect_seconds": collected - begun, "train_seconds": trained - collected}
     return Result(
         name=f"{environment}, seed {seed}",
-        command=COMMAND,
         figures={name: round(value, 4) for name, value in figures.items()},
         config={"train": config.to_json(), "collect": dataclasses.asdict(settings)},
         seeds={"collect": seed, "train": seed, "evaluate": EVALUATION_SEED},
+        device="cpu",
         details={
             "objects": [row._asdict() for row in found.objects],
             "metrics": [row for row in run.metrics() if "alive" in row],
@@ -70,7 +69,7 @@ def main(out: Path, seeds: int = 5, environment: str = "sprites", work: Path = P
     flat |= {f"mean {name}": round(mean(f[name] for f in results), 4) for name in results[0]}
     flat |= {"longest train_seconds": max(f["train_seconds"] for f in results)}
     every = {"train": list(range(seeds)), "evaluate": EVALUATION_SEED}
-    Result(f"{environment}, {seeds} seeds", COMMAND, flat, {}, every).write(out / f"{environment}-summary.json")
+    Result(f"{environment}, {seeds} seeds", flat, {}, every, device="cpu").write(out / f"{environment}-summary.json")
 
 
 if __name__ == "__main__":

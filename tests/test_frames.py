@@ -34,3 +34,11 @@ def test_points_and_pixels_are_inverse_and_edges_are_one() -> None:
     assert to_pixels(corners, 160, 210).tolist() == [[0, 0], [160, 210], [80, 105]]
     assert np.allclose(from_pixels(to_pixels(corners, 160, 210), 160, 210), corners)
     assert torch.equal(to_pixels(torch.zeros(2, 2), 4, 8), torch.tensor([[2.0, 4.0]] * 2))
+
+
+def test_a_large_frame_needs_little_memory() -> None:
+    """Every row paired with every column would be 53 GB here."""
+    frames = torch.zeros(1, 1080, 1920, 3, dtype=torch.uint8)
+    frames[:, 540:] = 200
+    small = resize_tensor(frames, 80, 80)
+    torch.testing.assert_close(small[0, :, 0, 0], torch.tensor([0.0] * 40 + [200.0] * 40), atol=0.01, rtol=0)

@@ -10,7 +10,7 @@ FILES = sorted((Path(__file__).parent.parent / "results").rglob("*.json"))
 
 
 def test_a_result_begins_with_its_head(tmp_path: Path) -> None:
-    Result("n", "c", {"x": 1.0}, {"a": 1}, {"train": 0}, {"more": [1]}).write(tmp_path / "r.json")
+    Result("n", {"x": 1.0}, {"a": 1}, {"train": 0}, {"more": [1]}).write(tmp_path / "r.json")
     data = json.loads((tmp_path / "r.json").read_text())
     assert list(data) == [*HEAD, "more"]
     assert data["figures"] == {"x": 1.0}

@@ -61,6 +61,19 @@ def test_best_is_kept_apart_and_falls_back_to_the_newest(run: Run) -> None:
     assert run.best().step == 3
 
 
+def test_the_best_is_the_one_chosen_last_even_if_its_step_is_lower(run: Run) -> None:
+    run.save(checkpoint(9), best=True)
+    run.save(checkpoint(5), best=True)
+    assert run.best().step == 5
+
+
+def test_rewinding_forgets_a_best_from_later(run: Run) -> None:
+    run.save(checkpoint(4))
+    run.save(checkpoint(7), best=True)
+    run.rewind(4)
+    assert run.best().step == 4
+
+
 def test_metrics_leave_out_a_line_cut_short_and_rewind(run: Run) -> None:
     for step in (1, 2, 3):
         run.log({"step": step, "loss": step / 2})

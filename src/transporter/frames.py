@@ -35,4 +35,6 @@ def resize_tensor(frames: UInt8[torch.Tensor, "b h w 3"], height: int, width: in
         return values
     rows = torch.from_numpy(_area_weights(frames.shape[1], height)).to(frames.device)
     columns = torch.from_numpy(_area_weights(frames.shape[2], width)).to(frames.device)
-    return torch.einsum("yh,xw,bhwc->byxc", rows, columns, values)
+    # One axis after the other: all at once would pair every row with every column.
+    lines = (rows @ values.flatten(2)).unflatten(2, (frames.shape[2], 3))
+    return torch.einsum("xw,bywc->byxc", columns, lines)

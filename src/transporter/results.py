@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,38 +18,45 @@ class Result:
     """What was measured, and all that is needed to measure it again."""
 
     name: str
-    command: str  # makes it again
     figures: dict[str, float]  # flat: name → number
     config: dict[str, Any]
     seeds: dict[str, Any]
     details: dict[str, Any] = field(default_factory=dict)
+    device: str | None = None  # where it ran, if not on the GPU that is there
+    command: str = field(default_factory=lambda: " ".join(["python", *sys.argv]))  # makes it again
 
     def write(self, path: Path) -> None:
         """Head first, then commit, machine, torch and date, then the details."""
         head = {name: getattr(self, name) for name in ("name", "command", "figures", "config", "seeds")}
-        write_text(path, json.dumps({**head, **provenance(), **self.details}, indent=1) + "\n")
+        write_text(path, json.dumps({**head, **provenance(self.device), **self.details}, indent=1) + "\n")
 
 
-def provenance() -> dict[str, str]:
+def provenance(device: str | None = None) -> dict[str, str]:
     """Which code ran, where and when. TRANSPORTER_COMMIT names the commit where there is no repository."""
     import torch
 
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    on_gpu = torch.cuda.is_available() and device != "cpu"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cpu = f"{platform.machine()}, {cores} cores, {torch.get_num_threads()} threads"
     return {
         "commit": os.environ.get("TRANSPORTER_COMMIT") or _commit(),
-        "machine": gpu or f"{platform.machine()}, {cores} cores, {torch.get_num_threads()} threads",
+        "machine": torch.cuda.get_device_name() if on_gpu else cpu,
         "torch": torch.__version__,
         "date": datetime.date.today().isoformat(),
     }
 
 
 def _commit() -> str:
-    """The commit of the repository that this file is in, with a + where files have changed since."""
+    """The commit of the repository that this file is in, with a + where code has changed since."""
+    here = Path(__file__).parent
     try:
-        here = Path(__file__).parent
-        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True)
-        changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "."], cwd=here, check=False)
+        head = _git("rev-parse", "HEAD", cwd=here).stdout.strip()
+        root = _git("rev-parse", "--show-toplevel", cwd=here).stdout.strip()
+        changed = _git("status", "--porcelain", "--", "src", "benchmarks", cwd=Path(root)).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return head.stdout.strip() + ("+" if changed.returncode else "")
+    return head + ("+" if changed else "")
+
+
+def _git(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *words], cwd=cwd, capture_output=True, text=True, check=True)

@@ -110,17 +110,22 @@ class Run:
         return rows
 
     def rewind(self, step: int) -> None:
-        """Forget metrics after `step`: they will be written again."""
+        """Forget what came after `step`, metrics and best checkpoint alike: it will come again."""
         rows = [row for row in self.metrics() if row["step"] <= step]
         write_text(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        for best in (self.path / "best").glob("step-*"):
+            if int(best.name.removeprefix("step-")) > step:
+                shutil.rmtree(best)
 
     # Checkpoints
 
     def save(self, checkpoint: Checkpoint, *, best: bool = False) -> None:
         """Publish a checkpoint by one rename, then let older ones go; the last two stay, of the best only one."""
         folder = self.path / ("best" if best else "checkpoints")
-        _write_checkpoint(folder / f"step-{checkpoint.step:010d}", checkpoint)
-        for old in sorted(folder.glob("step-*"))[: -1 if best else -2]:
+        written = folder / f"step-{checkpoint.step:010d}"
+        _write_checkpoint(written, checkpoint)
+        others = sorted(other for other in folder.glob("step-*") if other != written)
+        for old in others if best else others[:-1]:
             shutil.rmtree(old)
 
     def latest(self) -> Checkpoint | None:

@@ -48,3 +48,11 @@ def test_atari_as_gymnasium_makes_it(detector: Detector) -> None:
 def test_an_environment_without_pixels_is_refused(detector: Detector) -> None:
     with pytest.raises(InputError, match="RGB frames"):
         KeypointObservation(gymnasium.make("CartPole-v1"), detector)
+
+
+def test_last_frames_that_would_stay_pixels_are_refused(detector: Detector) -> None:
+    env = gymnasium.vector.SyncVectorEnv(
+        [lambda: sprites.make("sprites", 48)], autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP
+    )
+    with pytest.raises(InputError, match="NEXT_STEP"):
+        KeypointObservation(env, detector)

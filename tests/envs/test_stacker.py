@@ -12,6 +12,10 @@ from transporter.envs.stacker import ARM, TORQUES, StackerEnv
 from transporter.errors import InputError
 
 pytest.importorskip("dm_control")
+try:
+    StackerEnv("stack_2", 16).close()
+except InputError as missing:  # no EGL: the line says what to install
+    pytest.skip(str(missing), allow_module_level=True)
 GEOM = 5  # MuJoCo's number for this type of object in a segmentation
 
 

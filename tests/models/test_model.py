@@ -7,7 +7,7 @@ import torch
 
 from transporter.errors import InputError
 from transporter.models.blocks import NOTEBOOK, PAPER, TINY, Encoder, RefineNet
-from transporter.models.factory import ModelConfig, build, parameters
+from transporter.models.factory import ModelConfig, build
 from transporter.models.transporter import Transporter
 
 
@@ -83,7 +83,3 @@ def test_config_survives_json_and_refuses_what_it_does_not_know() -> None:
         ModelConfig.from_json({**config.to_json(), "unheard_of": 1})
     with pytest.raises(InputError, match="multiple of 4"):
         ModelConfig(size=81)
-
-
-def test_parameters_are_counted() -> None:
-    assert parameters(torch.nn.Linear(3, 4)) == 16

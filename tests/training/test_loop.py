@@ -76,10 +76,18 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights_and_metrics(tmp_path:
     assert timeless == [{k: v for k, v in row.items() if k != "steps_per_second"} for row in broken.metrics()]
 
 
+def test_a_run_killed_before_its_first_checkpoint_starts_afresh(tmp_path: Path, pairs, config) -> None:
+    run = Run.create(tmp_path / "run", config.to_json())
+    (run.path / "metrics.jsonl").write_text('{"step": 2, "loss": 9.0}\n{"step": 4, "lo')
+    train(config, pairs, run, CPU)
+    assert [row["step"] for row in run.metrics()] == [2, 4, 6, 8, 10, 12]
+    assert run.metrics()[0]["loss"] != 9.0
+
+
 def test_the_best_checkpoint_has_the_lowest_validation_loss_after_the_heatmaps_shrank(tmp_path, pairs, config) -> None:
     run = Run.create(tmp_path / "run", config.to_json())
     train(config, pairs, run, CPU)
-    validated = [row for row in run.metrics() if row["step"] >= 6 and "validation_loss" in row]
+    validated = [row for row in run.metrics() if row["step"] > 6 and "validation_loss" in row]
     rows = {row["step"]: row["validation_loss"] for row in validated}
     assert run.best().step == min(rows, key=rows.__getitem__)
     assert run.best().state["best"] == min(rows.values())
@@ -121,8 +129,10 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_batch(
     assert (run.path / "not-finite-step-7.safetensors").exists()
     latest = run.latest()
     assert latest is not None
-    assert latest.step == 4
-    assert all(torch.isfinite(t).all() for t in latest.tensors.values() if t.is_floating_point())
+    assert latest.step == 6  # the state before the bad step
+    spoilt = {"model.refine.3.bias"}
+    finite = {name for name, t in latest.tensors.items() if torch.isfinite(t.float()).all()}
+    assert set(latest.tensors) - finite == spoilt  # what the test did, and nothing that came of it
 
 
 def test_sigma_shrinks_geometrically_and_the_rate_follows_the_paper() -> None:
@@ -133,6 +143,11 @@ def test_sigma_shrinks_geometrically_and_the_rate_follows_the_paper() -> None:
     assert (paper.rate(0), paper.rate(99_999)) == (1e-3, 1e-3)
     assert paper.rate(250_000) == pytest.approx(1e-3 * 0.95**2)
     assert replace(paper, warmup=10).rate(4) == pytest.approx(5e-4)
+
+
+def test_heatmaps_shrink_over_the_same_share_of_other_steps() -> None:
+    assert preset("fast").sigma_steps / preset("fast").steps == preset("fast", steps=1_000).sigma_steps / 1_000
+    assert preset("fast", steps=1_000, sigma_steps=7).sigma_steps == 7
 
 
 def test_config_survives_json() -> None:

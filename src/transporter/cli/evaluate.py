@@ -34,7 +34,7 @@ def evaluate(
         json: Write everything that was measured to this file.
     """
     from transporter.cli.console import bold, say, write_json
-    from transporter.models.zoo import load
+    from transporter.models.zoo import load, run_meant
 
     at_least(1, frames=frames)
     at_least(0, seed=seed)
@@ -42,8 +42,8 @@ def evaluate(
     check_truth(environment)
     detector = load(model, device)
     results = [json] if json else []
-    if Path(model).is_dir() and detector.card.get("environment") == environment:
-        results.append(Path(model) / "evaluation.json")
+    if (run := run_meant(model)) and run.settings["environment"] == environment:
+        results.append(run.path / "evaluation.json")
     with ExitStack() as stack:
         for path in results:
             stack.enter_context(room_for(path))

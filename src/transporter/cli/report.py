@@ -30,18 +30,18 @@ def report(
         seed: Of that play.
     """
     from transporter.cli.console import bold, say
-    from transporter.models.zoo import load, shipped
-    from transporter.runs import Run
+    from transporter.models.zoo import load, run_meant, shipped
 
     at_least(1, frames=frames)
     at_least(0, seed=seed)
-    if model in shipped() and not Path(model).is_dir():
+    if run := run_meant(model):
+        with room_for(out or run.path / "report.html") as path:
+            write_run_report(run, path, frames, seed)
+    elif model in shipped():
         with room_for(out or Path(f"{model}.html")) as path:
             write_model_report(model, load(model), path, frames, seed)
     else:
-        opened = Run.open(Path(model))
-        with room_for(out or opened.path / "report.html") as path:
-            write_run_report(opened, path, frames, seed)
+        raise InputError(f"{model} is neither a run folder nor a shipped model")
     say(f"report: {bold(path)}")
 
 
@@ -131,21 +131,17 @@ class Play(NamedTuple):
 
 
 def play(environment: str, detector: "Detector", frames: int, seed: int) -> Play:
+    """Random play and what the detector sees in it."""
+    from contextlib import closing
+
     import numpy as np
 
     from transporter.envs import make
+    from transporter.tracking.evaluate import play as random_play
 
-    env = make(environment, detector.config.size)
-    random = np.random.default_rng(seed)
-    shown = [env.reset(seed=seed)[0]]
-    while len(shown) < frames:
-        frame, _, terminated, truncated, _ = env.step(int(random.integers(len(env.scene.actions))))
-        shown.append(frame)
-        if terminated or truncated:
-            shown.append(env.reset(seed=seed + len(shown))[0])
-    env.close()
-    stacked = np.stack(shown[:frames])
-    return Play(stacked, detector(stacked))
+    with closing(make(environment, detector.config.size)) as env:
+        shown = np.stack([sight.frame for sight in random_play(env, frames=frames, seed=seed)])
+    return Play(shown, detector(shown))
 
 
 def write_clip(seen: Play, path: Path, rate: float = 15.0) -> Path:

@@ -190,11 +190,12 @@ def claimed_run(path: Path, settings: "Json") -> Iterator[None]:
     """The run folder, made and locked; what is refused before it has learnt anything leaves none behind."""
     from transporter.runs import Run
 
+    new = not (path / "run.json").exists()
     with no_empty_folders(path), Run.create(path, settings).lock():
         try:
             yield
         except InputError:
-            if not (path / "checkpoints").exists():
+            if new and not (path / "checkpoints").exists():
                 for file in ("run.json", "lock"):
                     (path / file).unlink(missing_ok=True)
             raise

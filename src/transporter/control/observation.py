@@ -47,6 +47,8 @@ class _Single(gymnasium.ObservationWrapper[Any, Any, Any]):
 class _Vector(gymnasium.vector.VectorObservationWrapper):
     def __init__(self, env: gymnasium.vector.VectorEnv[Any, Any, Any], detector: Detector, features: bool) -> None:
         _check(env.single_observation_space, axes=3)
+        if env.metadata.get("autoreset_mode") == gymnasium.vector.AutoresetMode.SAME_STEP:
+            raise InputError("with autoreset SAME_STEP last frames stay pixels: use NEXT_STEP")
         super().__init__(env)
         self.detector, self.features = detector, features
         self.single_observation_space = _space(detector, features)

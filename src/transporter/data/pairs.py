@@ -260,8 +260,10 @@ def _split(manifest: Manifest) -> tuple[Int[np.ndarray, "a"], Int[np.ndarray, "b
     """Train and validation pairs. A trajectory's pairs stay on one side: frames that nearly repeat must not leak."""
     every = np.arange(len(manifest.live))
     wanted = round(manifest.settings.validation * len(every))
-    names, group, counts = np.unique(manifest.trajectory, return_inverse=True, return_counts=True)
-    if len(names) == 1:  # one short clip: there is nothing to keep apart
+    _, group, counts = np.unique(manifest.trajectory, return_inverse=True, return_counts=True)
+    if (
+        counts.max(initial=0) > 2 * wanted
+    ):  # a short clip is few trajectories, each too much to hold out: part of one must do
         group, counts = every, np.ones(len(every), np.int64)
     order = np.random.default_rng([manifest.settings.seed, *b"validation"]).permutation(len(counts))
     most = max(wanted, counts[order[0]]) if wanted else 0

@@ -69,10 +69,12 @@ class Detector:
         return self.config.shape.filters[-1]
 
     @overload
-    def __call__(self, frames: Frames, *, features: Literal[False] = False) -> Float32[np.ndarray, "t k 2"]: ...
+    def __call__(
+        self, frames: Frames, *, features: Literal[False] = False, batch: int = 64
+    ) -> Float32[np.ndarray, "t k 2"]: ...
     @overload
     def __call__(
-        self, frames: Frames, *, features: Literal[True]
+        self, frames: Frames, *, features: Literal[True], batch: int = 64
     ) -> tuple[Float32[np.ndarray, "t k 2"], Float32[np.ndarray, "t k d"]]: ...
     @torch.inference_mode()
     def __call__(self, frames: Frames, *, features: bool = False, batch: int = 64) -> Any:

@@ -131,7 +131,3 @@ _BUILDERS: dict[Kind, Callable[[ModelConfig, Pixels], Model]] = {
     "zhang": _zhang,
     "pixel": _pixel,
 }
-
-
-def parameters(module: nn.Module) -> int:
-    return sum(p.numel() for p in module.parameters())

@@ -19,13 +19,17 @@ def load(which: str | Path, device: str | None = None) -> Detector:
     """A detector from a shipped model's name, a run folder or a .safetensors file."""
     if str(which) in shipped():
         return Detector.from_file(shipped()[str(which)], device)
-    path = Path(which)
-    if path.is_dir():
-        return from_run(Run.open(path), device)
-    if path.is_file():
-        return Detector.from_file(path, device)
+    if run := run_meant(which):
+        return from_run(run, device)
+    if Path(which).is_file():
+        return Detector.from_file(which, device)
     names = ", ".join(shipped()) or "none yet"
     raise InputError(f"{which} is neither a shipped model ({names}), nor a run folder, nor a .safetensors file")
+
+
+def run_meant(which: str | Path) -> Run | None:
+    """The run that is meant, if it is one. A shipped name comes first: say ./pong for a folder called pong."""
+    return Run.open(Path(which)) if str(which) not in shipped() and Path(which).is_dir() else None
 
 
 def from_run(run: Run, device: str | None = None) -> Detector:

@@ -21,7 +21,7 @@ class Sight(NamedTuple):
     """One step of play."""
 
     frame: Frame
-    truth: Truth
+    truth: Truth | None  # None where the environment has none
     first: bool  # of its episode
 
 
@@ -42,6 +42,8 @@ def evaluate(
 
     Frames are handed to the detector as they come and are not kept. `progress` hears how many frames are done.
     """
+    if not env.scene.has_truth:
+        raise InputError(f"{env.scene.name} has no ground truth to evaluate against")
     detected: list[np.ndarray] = []
     truths: list[Truth] = []
     firsts: list[int] = []  # where each episode begins
@@ -57,6 +59,7 @@ def evaluate(
         if sight.first:
             firsts.append(len(truths))
         pending.append(sight.frame)
+        assert sight.truth is not None
         truths.append(sight.truth)
         if len(pending) == batch:
             detect_pending()
@@ -88,9 +91,7 @@ def play(
     seed: int = 0,
     max_steps_per_episode: int | None = None,
 ) -> Iterator[Sight]:
-    """Uniform random play with its truth, until there are `frames` frames or `episodes` episodes."""
-    if not env.scene.has_truth:
-        raise InputError(f"{env.scene.name} has no ground truth to evaluate against")
+    """Uniform random play, with its truth if there is one, until there are `frames` frames or `episodes` episodes."""
     limits = {"frames": frames, "episodes": episodes, "max_steps_per_episode": max_steps_per_episode}
     for name, limit in limits.items():
         if limit is not None and limit < 1:
@@ -104,7 +105,7 @@ def play(
         frame, _ = env.reset(seed=int(random.integers(2**31)))
         over, step = False, 0
         while True:
-            yield Sight(frame, env.truth(), first=step == 0)
+            yield Sight(frame, env.truth() if env.scene.has_truth else None, first=step == 0)
             shown, step = shown + 1, step + 1
             if shown == frames:
                 return

@@ -86,8 +86,13 @@ PAIRS: dict[Preset, int] = {"paper": 100_000, "fast": 8_000, "tiny": 2_000}
 
 
 def preset(name: Preset, **changes: Any) -> TrainConfig:
-    """A preset with some fields changed; a field of the model is found by its name too."""
+    """A preset with some fields changed; a field of the model is found by its name too.
+
+    With other steps, heatmaps shrink over the same share of them, unless that is given as well.
+    """
     base = PRESETS[name]
+    if "steps" in changes and "sigma_steps" not in changes:
+        changes["sigma_steps"] = base.sigma_steps * changes["steps"] // base.steps
     of_model = {f.name for f in dataclasses.fields(ModelConfig)}
     model = dataclasses.replace(base.model, **{n: v for n, v in changes.items() if n in of_model})
     return dataclasses.replace(base, model=model, **{n: v for n, v in changes.items() if n not in of_model})

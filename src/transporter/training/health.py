@@ -18,7 +18,6 @@ class Health:
 
     travel: Float[Tensor, "k"]  # mean distance moved between source and target
     change: Float[Tensor, "k"]  # pixel difference under the keypoint, in units of the frame's mean difference
-    nearest: Float[Tensor, "k"]  # mean distance to the live keypoint that is closest on average
     home: Float[Tensor, "k 2"]  # mean position
     alive: Bool[Tensor, "k"]
     duplicate: Bool[Tensor, "k"]  # alive, but a live keypoint with a lower index is in the same place
@@ -49,7 +48,7 @@ def health(
     others = apart.masked_fill(~alive[None] | torch.eye(len(alive), dtype=torch.bool, device=apart.device), torch.inf)
     earlier = others.tril(-1).masked_fill(torch.ones_like(others).triu() > 0, torch.inf)
     duplicate = alive & (earlier.min(1).values < SAME)
-    return Health(travel, change, others.min(1).values, target_points.mean(0), alive, duplicate)
+    return Health(travel, change, target_points.mean(0), alive, duplicate)
 
 
 def _change_under(source: Tensor, target: Tensor, source_points: Tensor, target_points: Tensor) -> Float[Tensor, "k"]:

@@ -84,6 +84,10 @@ class Learner:
         output.loss.backward()
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         finite = torch.isfinite(output.loss.detach()) & torch.isfinite(torch.nn.utils.get_total_norm(gradients))
+        if self.parallel is not self.model:  # all processes stop at the same step, or none
+            finite = finite.float()
+            torch.distributed.all_reduce(finite, torch.distributed.ReduceOp.MIN)
+            finite = finite > 0
         self.first_bad.copy_(torch.where((self.first_bad < 0) & ~finite, self.now, self.first_bad))
         well = self.first_bad < 0
         # The way torch's own loss scaler makes Adam leave out a step, without asking the CPU.

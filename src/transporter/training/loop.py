@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
+from transporter.files import replacing
 from transporter.runs import Json, Run
 from transporter.training.batches import Draw, ResidentPairs, Sampler
 from transporter.training.config import TrainConfig
@@ -72,10 +73,10 @@ def train(
     if (checkpoint := run.latest()) is not None:
         learner.restore(checkpoint)
         start, best = checkpoint.step, checkpoint.state["best"]
-        if writes:
-            run.rewind(start)
     elif config.model.standardise:
         learner.model.pixels.fit(*pixels.statistics(pairs.train_rows))
+    if writes:
+        run.rewind(start)
 
     since, since_step = time.perf_counter(), start
     for step, loss in updates(learner, sampler, pixels, start, config.steps):
@@ -87,7 +88,10 @@ def train(
         saves = saves or stop
         # Asking a GPU at every step would make it wait; from a bad step on nothing changes, so later is early enough.
         if (logs or validates or saves or learner.device.type == "cpu") and (bad := learner.failed_at()) is not None:
-            raise NotFiniteError(_keep_batch(run, bad + 1, pixels.batch(sampler.at(bad))))
+            if writes:
+                run.save(learner.checkpoint(bad, best=best))  # nothing has changed since: the step can be made again
+                _keep_batch(run, bad + 1, *pixels.batch(Sampler(pairs.train_rows, config.batch, config.seed).at(bad)))
+            raise NotFiniteError(f"loss or gradient not finite at step {bad + 1}: state and batch are saved")
         row: Json = {"step": step}
         if logs:
             now = time.perf_counter()
@@ -98,7 +102,7 @@ def train(
             validation = validate(learner, pixels, held_out)
             row |= {"validation_loss": validation.loss, **validation.health.row()}
             # While heatmaps still shrink a loss says nothing of the ones to come.
-            if step >= config.sigma_steps and validation.loss < best:
+            if step > config.sigma_steps and validation.loss < best:
                 best = validation.loss
                 run.save(learner.checkpoint(step, best=best), best=True)
         if writes and saves:
@@ -151,7 +155,7 @@ def _agreed(stopping: Callable[[], bool], step: int, world: int, device: torch.d
     return bool(heard)
 
 
-def _keep_batch(run: Run, step: int, batch: tuple[Tensor, Tensor]) -> str:
-    path = run.path / f"not-finite-step-{step}.safetensors"
-    safetensors.torch.save_file({"source": batch[0].cpu().contiguous(), "target": batch[1].cpu().contiguous()}, path)
-    return f"loss or gradient not finite at step {step}: weights left as they were, batch kept in {path}"
+def _keep_batch(run: Run, step: int, source: Tensor, target: Tensor) -> None:
+    """For inspection."""
+    with replacing(run.path / f"not-finite-step-{step}.safetensors") as path:
+        safetensors.torch.save_file({"source": source.cpu().contiguous(), "target": target.cpu().contiguous()}, path)
