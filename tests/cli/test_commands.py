@@ -111,7 +111,7 @@ BAD = {
     "track {t}/dots.mp4 --model {t}/run --out {no}": "{no}",
     "track {t}/dots.mp4 --model {t}/run --batch 0": "--batch must be at least 1",
     "report {t}/plain": "is not a run folder",
-    "report nowhere": "is not a run folder",
+    "report nowhere": "neither a run folder nor a shipped model",
     "report {t}/run --out {t}/plain": "is a folder: name a file",
     "report {t}/run --out {no}/x.html": "{no}",
     "report {t}/run --frames -3": "--frames must be at least 1",

@@ -105,11 +105,11 @@ def train(
             if step > config.sigma_steps and validation.loss < best:
                 best = validation.loss
                 run.save(learner.checkpoint(step, best=best), best=True)
+        if writes and len(row) > 1:
+            run.log(row)  # before the checkpoint: a row too many is forgotten on resume, one too few is never written
+            observe(row)
         if writes and saves:
             run.save(learner.checkpoint(step, best=best))
-        if writes and len(row) > 1:
-            run.log(row)
-            observe(row)
         if stop:
             break
     return learner
