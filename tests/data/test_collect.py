@@ -1,6 +1,5 @@
 """From play and from video to pairs: worked out on an environment that shows its own clock."""
 
-import itertools
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transporter.data.clips import collect_video, cut
-from transporter.data.collect import Progress, collect, halves, offers, offset, trajectories, worked_ahead
+from transporter.data.collect import Progress, collect, halves, offers, offset, trajectories
 from transporter.data.manifest import Manifest
 from transporter.data.pairs import CollectSettings, PairSet
 from transporter.envs.registry import make_vector
@@ -135,21 +134,6 @@ def test_offset_reaches_every_gap_equally() -> None:
     assert counts[0] == 0
     assert len(counts) == 21
     assert abs(counts[1:] - 400).max() < 80
-
-
-def test_worked_ahead_passes_on_items_and_errors_and_stops_early() -> None:
-    def broken():
-        yield from range(3)
-        raise InputError("the end")
-
-    with worked_ahead(broken()) as items:
-        assert [next(items), next(items), next(items)] == [0, 1, 2]
-        with pytest.raises(InputError, match="the end"):
-            next(items)
-    made = itertools.count()
-    with worked_ahead(made, depth=4) as items:
-        assert next(items) == 0
-    assert next(made) < 20  # the thread is gone, and had not run away
 
 
 def test_a_set_is_a_function_of_its_settings(tmp_path: Path) -> None:

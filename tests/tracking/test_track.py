@@ -45,7 +45,7 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def decoders() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "decode"]
+    return [thread for thread in threading.enumerate() if thread.name == "ahead"]
 
 
 class Camera:

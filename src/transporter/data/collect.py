@@ -6,11 +6,9 @@ nothing had happened, and the set is a function of its settings alone. Reward is
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from queue import Empty, Queue
-from threading import Event, Thread
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -18,6 +16,7 @@ import torch
 from gymnasium.vector import VectorEnv
 from jaxtyping import Int, UInt8
 
+from transporter.ahead import ahead
 from transporter.data.diverse import ROUND, SIDE, DiverseBuffer, gray_copy
 from transporter.data.manifest import CollectSettings
 from transporter.data.pairs import PairSet, PairWriter
@@ -173,7 +172,8 @@ def _segment(writer: PairWriter, source: Source, choose: Choice, progress: Calla
         progress(Progress(done.steps + offer.steps, source.steps, len(writer), writer.appended))
         return offer
 
-    with worked_ahead(itertools.islice(offers(source.play(done.steps, play), sample, pick), room)) as waiting:
+    # The next round is played while the last one is weighed.
+    with ahead(itertools.islice(offers(source.play(done.steps, play), sample, pick), room), ROUND) as waiting:
         while batch := list(map(told, itertools.islice(waiting, ROUND))):
             for offer, slot in zip(batch, choose(np.stack([o.pair for o in batch]), select), strict=True):
                 if slot >= 0:
@@ -192,37 +192,3 @@ def _diverse_choice(writer: PairWriter, device: torch.device | str | None) -> Ch
 
 def _first_come(writer: PairWriter) -> Choice:
     return lambda pairs, rng: np.arange(len(writer), len(writer) + len(pairs))
-
-
-@contextmanager
-def worked_ahead(items: Iterator[Offer], depth: int = ROUND) -> Iterator[Iterator[Offer]]:
-    """The same items, made in a thread of their own: the next round is played while the last one is weighed."""
-    queue: Queue[Offer | BaseException | None] = Queue(depth)
-    stop = Event()
-
-    def work() -> None:
-        ending: BaseException | None = None
-        try:
-            for item in items:
-                queue.put(item)
-                if stop.is_set():
-                    return
-        except BaseException as error:  # for the caller to raise
-            ending = error
-        queue.put(ending)
-
-    def received() -> Iterator[Offer]:
-        while (item := queue.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-
-    thread = Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield received()
-    finally:
-        stop.set()
-        while thread.is_alive():  # it may be waiting for room
-            with suppress(Empty):
-                queue.get(timeout=0.01)
