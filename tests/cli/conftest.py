@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 ALONE = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80", "NO_COLOR": "1"}
-STEPS = 60
+STEPS = 150
 # Small enough for seconds, and with everything in it: heatmaps that shrink, rows, validations, checkpoints.
 TINY = ["--preset", "tiny", "--steps", str(STEPS), "--batch", "8", "--sigma-steps", "10", "--log-every", "5",
         "--validate-every", "20", "--checkpoint-every", "10", "--device", "cpu"]  # fmt: skip

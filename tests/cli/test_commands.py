@@ -187,7 +187,7 @@ finally:
     ended = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"}
     )
-    assert time.perf_counter() - since < 2.5
+    assert time.perf_counter() - since < 5
     assert (ended.returncode, ended.stderr) == (0, "")
     text = re.sub(r"[│╭╮╰╯─]+", " ", ended.stdout)
     options = list(re.finditer(r"^ +(-h, )?(--[a-z-]+|[A-Z]+)( [^ ].*?)?(  +|\n)", text, re.MULTILINE))

@@ -183,7 +183,7 @@ def test_opens_at_once(tmp_path: Path) -> None:
     folder = make(tmp_path / "set", replace(SETTINGS, pairs=20_000))
     start = time.perf_counter()
     PairSet.open(folder)
-    assert time.perf_counter() - start < 1
+    assert time.perf_counter() - start < 3
 
 
 @pytest.mark.parametrize(

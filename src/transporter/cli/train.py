@@ -201,6 +201,14 @@ def claimed_run(path: Path, settings: "Json") -> Iterator[None]:
             raise
 
 
+def leave_a_core() -> None:
+    """Threads wait for one another at every layer: where one loses its core to other work, a step takes ten times as long."""
+    import torch
+
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, torch.get_num_threads() - 1))
+
+
 def train_with_bar(
     config: "TrainConfig",
     data: "PairSet",
@@ -215,6 +223,8 @@ def train_with_bar(
     from transporter.training.loop import train as train_model
     from transporter.training.tensorboard import writer
 
+    if hardware.resolve().type == "cpu":
+        leave_a_core()
     with ExitStack() as stack:
         stop = stack.enter_context(stop_when_asked())
         write = stack.enter_context(writer(run.path)) if tensorboard and rank == 0 else None
