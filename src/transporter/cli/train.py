@@ -202,7 +202,7 @@ def claimed_run(path: Path, settings: "Json") -> Iterator[None]:
 
 
 def leave_a_core() -> None:
-    """Threads wait for one another at every layer: where one loses its core to other work, a step takes ten times as long."""
+    """Threads wait for one another: where one loses its core to other work, a step takes ten times as long."""
     import torch
 
     if "OMP_NUM_THREADS" not in os.environ:
