@@ -44,6 +44,19 @@ def test_a_damaged_checkpoint_is_passed_over_and_named(run: Run, name: str) -> N
     assert "step-0000000002 is damaged" in run.warnings[0]
 
 
+def test_where_every_checkpoint_is_damaged_it_says_so(run: Run) -> None:
+    run.save(checkpoint(1))
+    (run.path / "checkpoints" / "step-0000000001" / "state.json").write_text("{}")
+    with pytest.raises(InputError, match="no whole checkpoint left"):
+        run.best()
+
+
+def test_colleagues_can_read_a_checkpoint(run: Run) -> None:
+    run.save(checkpoint(1))
+    file = run.path / "checkpoints" / "step-0000000001" / "tensors.safetensors"
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
 def test_a_checkpoint_that_was_never_finished_is_not_seen(run: Run) -> None:
     run.save(checkpoint(1))
     (run.path / "checkpoints" / ".step-0000000002.7.part").mkdir()

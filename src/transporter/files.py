@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+READABLE = 0o644  # safetensors writes files that only their owner can read; colleagues share runs
+
 
 def sync(path: Path) -> None:
     """Make a file, or the names in a folder, outlive a loss of power."""
@@ -22,6 +24,7 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
         yield temporary
+        temporary.chmod(READABLE)
         sync(temporary)
         temporary.replace(path)
         sync(path.parent)

@@ -21,7 +21,7 @@ import safetensors.torch
 from torch import Tensor
 
 from transporter.errors import InputError
-from transporter.files import sync, write_text
+from transporter.files import READABLE, sync, write_text
 
 FORMAT = 1
 Json = dict[str, Any]
@@ -136,7 +136,7 @@ class Run:
         """The best checkpoint, or the newest one while none has been chosen."""
         checkpoint = self._newest(self.path / "best") or self.latest()
         if checkpoint is None:
-            raise InputError(f"{self.path} has no checkpoint yet")
+            raise InputError(f"{self.path} has no {'whole checkpoint left' if self.warnings else 'checkpoint yet'}")
         return checkpoint
 
     def _newest(self, folder: Path) -> Checkpoint | None:
@@ -155,6 +155,7 @@ def _write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     try:
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
         safetensors.torch.save_file(tensors, temporary / "tensors.safetensors")
+        (temporary / "tensors.safetensors").chmod(READABLE)
         (temporary / "state.json").write_text(json.dumps({"step": checkpoint.step, **checkpoint.state}))
         sums = {name: _sha256(temporary / name) for name in ("tensors.safetensors", "state.json")}
         (temporary / "manifest.json").write_text(json.dumps({"format": FORMAT, "sha256": sums}))

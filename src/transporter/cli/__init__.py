@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from typing import Any, NoReturn
@@ -49,6 +50,7 @@ BAD_PATH = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR,
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and leave with its exit code."""
     signal.signal(signal.SIGTERM, terminate)
+    warnings.showwarning = _warn
     try:
         _parsed(sys.argv[1:] if arguments is None else arguments)()
     except InputError as error:
@@ -60,9 +62,13 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as error:
         line = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
         _end(line, BAD_INPUT if error.errno in BAD_PATH else FAILED)
-    except RuntimeError as error:
-        if type(error).__module__.startswith("transporter."):
-            _end(str(error), FAILED)
+    except MemoryError as error:
+        _end(f"not enough memory: {error}", FAILED)
+    except Exception as error:
+        # Work that failed in a way that torch, safetensors or we can put into words: no memory, no room on the disk.
+        known = type(error).__module__.startswith(("transporter.", "safetensors")) or "allocate memory" in str(error)
+        if known:
+            _end(str(error).splitlines()[0], FAILED)
         raise
 
 
@@ -100,6 +106,10 @@ def _one_line(box: str) -> str:
     sections = re.split(r"─{5,}", " ".join(line for line in inside if "╰" not in line))
     said = [" ".join(section.split()).partition(" Got errors:")[0] for section in sections]
     return " ".join(part for part in said if not part.startswith(("For full helptext", "Argument helptext")))
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"transporter: {message}", file=sys.stderr)
 
 
 def _end(line: str, code: int) -> NoReturn:

@@ -39,8 +39,9 @@ def demo(out: Path = Path("demo"), steps: Maybe[int] = None, seed: int = 0) -> N
         train_with_bar(config, pairs, run, Hardware())
 
         say("[bold]4[/] do the keypoints follow the shapes? Measured against the truth, on play never seen")
-        found = evaluate_with_bar(name, from_run(run), frames=2_000, seed=1_000_000)
-        write_json(run.path / "evaluation.json", found.to_json())
+        detector = from_run(run)
+        found = evaluate_with_bar(name, detector, frames=2_000, seed=1_000_000)
+        write_json(run.path / "evaluation.json", {**found.to_json(), "step": detector.card["step"]})
         show_evaluation(found)
 
         page = write_run_report(run, out / "report.html")

@@ -50,7 +50,7 @@ def evaluate(
         found = evaluate_with_bar(environment, detector, frames, seed)
         show_evaluation(found)
         for path in results:
-            write_json(path, found.to_json())
+            write_json(path, {**found.to_json(), "step": detector.card.get("step")})
             say(f"written: {bold(path)}")
 
 

@@ -11,21 +11,24 @@ import tyro
 
 from transporter.errors import InputError
 
+MOST = 2**31 - 1
 T = TypeVar("T")
 # An option that may stay unset; its help says "by default …", which is better than "(default: None)".
 Maybe = Annotated[T | None, tyro.conf.arg(help_behavior_hint="")]
 
 
 def at_least(least: int, **values: int | None) -> None:
-    """Refuse numbers below `least`; None is an option that was not given."""
+    """Refuse numbers below `least`, or beyond what seeds and sizes can be; None is an option that was not given."""
     for name, value in values.items():
         if value is not None and value < least:
             raise InputError(f"{_flag(name)} must be at least {least}, not {value}")
+        if value is not None and value > MOST:
+            raise InputError(f"{_flag(name)} must be at most {MOST:,}, not {value:,}")
 
 
 def above_zero(**values: float | None) -> None:
     for name, value in values.items():
-        if value is not None and not 0 < value < float("inf"):
+        if value is not None and not 0 < value < 1e9:
             raise InputError(f"{_flag(name)} must be above 0, not {value}")
 
 

@@ -56,7 +56,7 @@ def write_run_report(run: "Run", path: Path, frames: int = 200, seed: int = 1_00
     page = Report(
         title=run.path.resolve().name,
         summary=f"Keypoints found in {environment} without labels, at step {detector.card['step']:,}.",
-        evaluation=read_evaluation(run),
+        evaluation=read_evaluation(run, detector.card["step"]),
         config=run.settings,
         metrics=run.metrics(),
         reconstructions=reconstructions(run),
@@ -108,8 +108,8 @@ def pictures_of_play(environment: str, detector: "Detector", path: Path, frames:
     )
 
 
-def read_evaluation(run: "Run") -> "Evaluation | None":
-    """What `transporter evaluate` left in the run folder."""
+def read_evaluation(run: "Run", step: int) -> "Evaluation | None":
+    """What `transporter evaluate` left in the run folder, if it was of this step's weights."""
     import json
 
     from transporter.tracking.results import Evaluation
@@ -118,9 +118,14 @@ def read_evaluation(run: "Run") -> "Evaluation | None":
     if not path.exists():
         return None
     try:
-        return Evaluation.from_json(json.loads(path.read_text(encoding="utf-8")))
+        data = json.loads(path.read_text(encoding="utf-8"))
+        found = Evaluation.from_json(data)
     except ValueError as error:
         raise InputError(f"{path} is damaged ({error}): evaluate again") from None
+    if data.get("step") != step:
+        run.warnings.append(f"{path.name} is of step {data.get('step')}, not of step {step}: evaluate again")
+        return None
+    return found
 
 
 class Play(NamedTuple):

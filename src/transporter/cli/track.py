@@ -43,6 +43,8 @@ def track(
     from transporter.tracking.track import track as follow
 
     at_least(1, batch=batch)
+    if video.is_dir():
+        raise InputError(f"{video} is a folder, not a video")
     device = device_named(device)
     folder = folder_named(out or video.with_name(f"{video.stem}-tracks"))
     suffixes = ("csv", "parquet") if format == "both" else (format,)

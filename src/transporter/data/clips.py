@@ -1,6 +1,7 @@
 """Videos as a source of pairs: read once, at a rate at which motion shows, in the same format as play."""
 
 import itertools
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,10 +46,14 @@ class Clips:
 
     def __init__(self, videos: Sequence[Path], settings: CollectSettings) -> None:
         self.videos, self.settings = videos, settings
+        for video in videos:
+            _note_a_part(video)
         counts = [sum(1 for _ in frames_at(video, settings.rate)) for video in videos]
         lengths = [length for count in counts for length in cut(count, settings.length)]
         if max(lengths, default=0) < 2:
-            raise InputError(f"{', '.join(map(str, videos))}: a pair needs two frames, here is no more than one")
+            raise InputError(
+                f"{', '.join(map(str, videos))}: a pair needs two frames, at {settings.rate:g} a second there is no more than one"
+            )
         self.steps = sum(counts)
         self.stops = np.cumsum(lengths).tolist()
         # Spread over the whole footage, also where there are more trajectories than pairs wanted.
@@ -76,6 +81,15 @@ class Clips:
 
     def _stream(self) -> Iterator[UInt8[np.ndarray, "h w 3"]]:
         return itertools.chain.from_iterable(frames_at(video, self.settings.rate) for video in self.videos)
+
+
+def _note_a_part(video: Path) -> None:
+    """Training can use what there is of a file that is cut short, but not without a word."""
+    from transporter.envs.video import open_video
+
+    with open_video(video) as stream:
+        if stream.cut_short:
+            warnings.warn(f"{video} is cut short: taking what there is of it", stacklevel=3)
 
 
 def frames_at(video: Path, rate: float) -> Iterator[UInt8[np.ndarray, "h w 3"]]:

@@ -14,6 +14,7 @@ from transporter.files import write_text
 
 FORMAT = 1  # raise it whenever an older reader would misread the folder
 NAME = "manifest.json"
+LARGEST = 2048  # pixels: a frame's side
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class CollectSettings:
                             ("budget", 1), ("envs", 1), ("seed", 0)):  # fmt: skip
             if getattr(self, name) < least:
                 raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if self.size > LARGEST:
+            raise InputError(f"size must be at most {LARGEST}, not {self.size}")
         if self.sampler not in ("halves", "offset"):
             raise InputError(f"sampler must be halves or offset, not {self.sampler!r}")
         if self.budget < self.length:

@@ -130,8 +130,9 @@ class Detector:
             if int(head["format"]) > FORMAT:
                 raise InputError(f"{path} was written by a newer version of transporter")
             config, card = ModelConfig.from_json(json.loads(head["config"])), json.loads(head["card"])
-        except FileNotFoundError:
-            raise InputError(f"no such file: {path}") from None
+        except FileNotFoundError:  # which is also what safetensors says of a file that may not be read
+            reason = "may not be read" if path.exists() else "does not exist"
+            raise InputError(f"{path} {reason}") from None
         except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
             if isinstance(error, InputError):
                 raise

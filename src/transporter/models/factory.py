@@ -38,8 +38,8 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if self.keypoints < 1:
             raise InputError(f"a model needs at least one keypoint, not {self.keypoints}")
-        if self.size < 16 or self.size % self.shape.reduction:
-            raise InputError(f"frame size {self.size} must be at least 16 and a multiple of {self.shape.reduction}")
+        if not 16 <= self.size <= 2048 or self.size % self.shape.reduction:
+            raise InputError(f"frame size {self.size} must be 16 to 2048 and a multiple of {self.shape.reduction}")
         if self.kind not in get_args(Kind):
             raise InputError(f"no kind of model is called {self.kind!r}: there are {', '.join(get_args(Kind))}")
         if self.kind == "zhang" and self.size % 16:

@@ -1,5 +1,6 @@
 """Shipped models, and the one way to get a detector: by name, from a run folder or from a file."""
 
+import warnings
 from pathlib import Path
 
 from transporter.errors import InputError
@@ -39,5 +40,7 @@ def from_run(run: Run, device: str | None = None) -> Detector:
     except (KeyError, TypeError):
         raise InputError(f"{run.path} is not a training run") from None
     checkpoint = run.best()
+    for line in run.warnings:
+        warnings.warn(line, stacklevel=2)
     card = {"environment": run.settings.get("environment"), "step": checkpoint.step}
     return Detector.from_tensors(config, checkpoint.part("model."), card, device)

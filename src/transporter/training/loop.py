@@ -75,6 +75,8 @@ def train(
         start, best = checkpoint.step, checkpoint.state["best"]
     elif config.model.standardise:
         learner.model.pixels.fit(*pixels.statistics(pairs.train_rows))
+    if checkpoint is None and run.warnings:
+        run.warnings.append("no whole checkpoint is left: training starts over")
     if writes:
         run.rewind(start)
 
@@ -91,7 +93,7 @@ def train(
             if writes:
                 run.save(learner.checkpoint(bad, best=best))  # nothing has changed since: the step can be made again
                 _keep_batch(run, bad + 1, *pixels.batch(Sampler(pairs.train_rows, config.batch, config.seed).at(bad)))
-            raise NotFiniteError(f"loss or gradient not finite at step {bad + 1}: state and batch are saved")
+            raise NotFiniteError(f"loss or gradient not finite at step {bad + 1}: state and batch are in {run.path}")
         row: Json = {"step": step}
         if logs:
             now = time.perf_counter()
