@@ -88,7 +88,7 @@ BAD_FILES = {
     "text": (lambda uneven, path: path.write_text("some words\n" * 100), "cannot be read as a video"),
     "empty": (lambda uneven, path: path.touch(), "the file is empty"),
     "missing": (lambda uneven, path: None, "no such file"),
-    "a folder": (lambda uneven, path: path.mkdir(), "not a file"),
+    "a folder": (lambda uneven, path: path.mkdir(), "is a folder, not a video"),
 }
 
 

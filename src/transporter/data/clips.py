@@ -51,9 +51,8 @@ class Clips:
         counts = [sum(1 for _ in frames_at(video, settings.rate)) for video in videos]
         lengths = [length for count in counts for length in cut(count, settings.length)]
         if max(lengths, default=0) < 2:
-            raise InputError(
-                f"{', '.join(map(str, videos))}: a pair needs two frames, at {settings.rate:g} a second there is no more than one"
-            )
+            named = ", ".join(map(str, videos))
+            raise InputError(f"{named}: a pair needs two frames; at {settings.rate:g} a second there is one at most")
         self.steps = sum(counts)
         self.stops = np.cumsum(lengths).tolist()
         # Spread over the whole footage, also where there are more trajectories than pairs wanted.
