@@ -75,26 +75,21 @@ def build(config: ModelConfig) -> Model:
     return to_channels_last(_BUILDERS[config.kind](config, Pixels(side, side)))  # type: ignore[return-value]
 
 
-def _transporter(config: ModelConfig, pixels: Pixels) -> Transporter:
+def _transporter(
+    config: ModelConfig, pixels: Pixels, features: nn.Module | None = None, refine: nn.Module | None = None
+) -> Transporter:
     return Transporter(
         pixels=pixels,
-        features=Encoder(config.shape),
+        features=features or Encoder(config.shape),
         keypoints=KeyNet(config.shape, config.keypoints),
-        refine=RefineNet(config.shape),
+        refine=refine or RefineNet(config.shape),
         transport=TRANSPORTS[config.transport],
         sigma=config.sigma,
     )
 
 
 def _pixel(config: ModelConfig, pixels: Pixels) -> Transporter:
-    return Transporter(
-        pixels=pixels,
-        features=nn.Identity(),
-        keypoints=KeyNet(config.shape, config.keypoints),
-        refine=FlatRefineNet(config.shape),
-        transport=TRANSPORTS[config.transport],
-        sigma=config.sigma,
-    )
+    return _transporter(config, pixels, features=nn.Identity(), refine=FlatRefineNet(config.shape))
 
 
 def _jakab(config: ModelConfig, pixels: Pixels) -> Jakab:
