@@ -1,12 +1,14 @@
 """Φ and RefineNet: plain convolutional stacks, given by their shape."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
+
+from transporter.models.convolutions import BlockConv, ColumnConv, DoublingConv, FrameConv
+from transporter.models.norm_relu import norm_relu
 
 Norm = Literal["batch", "instance", "layer"]
 
@@ -26,6 +28,10 @@ class Shape:
             raise ValueError(f"filters, kernels and strides differ in length: {self}")
         if self.refine is not None and len(self.refine) != self.doublings + 1:
             raise ValueError(f"refine needs {self.doublings + 1} entries to undo the strides: {self}")
+        if self.refine is None and any(
+            stride == 2 and (index == 0 or self.kernels[index] != 3) for index, stride in enumerate(self.strides)
+        ):
+            raise ValueError(f"only 3×3 layers after the first can have a stride where RefineNet transposes Φ: {self}")
 
     @property
     def doublings(self) -> int:
@@ -59,10 +65,35 @@ def make_norm(kind: Norm, channels: int) -> nn.Module:
     raise ValueError(f"no norm called {kind!r}")
 
 
-def conv_block(inputs: int, outputs: int, kernel: int, stride: int, norm: Norm) -> nn.Sequential:
+class ConvBlock(nn.Sequential):
     """Conv-Norm-ReLU; the norm's own shift makes a bias of the convolution idle."""
-    convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
-    return nn.Sequential(convolution, make_norm(norm, outputs), nn.ReLU(inplace=True))
+
+    def __init__(self, convolution: nn.Conv2d, norm: Norm, blocked: bool = False) -> None:
+        """`blocked`: what follows can take 4×4 blocks as channels."""
+        super().__init__(convolution, make_norm(norm, convolution.out_channels), nn.ReLU(inplace=True))
+        self.blocked = blocked
+
+    def forward(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b _ H W"]:
+        convolution, norm, _ = self
+        if isinstance(convolution, DoublingConv) or (isinstance(convolution, FrameConv) and convolution.in_phases(x)):
+            return norm_relu(convolution.phases(x), norm, "unphased")
+        return norm_relu(convolution(x), norm, "blocked" if self.blocked else "plain")
+
+
+def conv(inputs: int, outputs: int, kernel: int, stride: int = 1, bias: bool = False) -> nn.Conv2d:
+    """A convolution that keeps the size, but for the stride, in the form that is fastest."""
+    few = min(inputs, outputs)
+    if stride == 1 and inputs < 8:
+        return FrameConv(inputs, outputs, kernel, bias)
+    if stride == 1 and outputs < 8 and kernel > 3:
+        return BlockConv(inputs, outputs, kernel, bias)
+    if stride == 1 and few < 64:
+        return ColumnConv(inputs, outputs, kernel, columns=4 if few < 32 else 2, bias=bias)
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=bias)
+
+
+def conv_block(inputs: int, outputs: int, kernel: int, stride: int, norm: Norm) -> ConvBlock:
+    return ConvBlock(conv(inputs, outputs, kernel, stride), norm)
 
 
 class Encoder(nn.Sequential):
@@ -81,48 +112,43 @@ class Encoder(nn.Sequential):
         self.channels = shape.filters[-1]
 
 
-class Double(nn.Module):
-    """Twice the height and width, bilinear."""
-
-    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c 2h 2w"]:
-        return F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
-
-
 class RefineNet(nn.Sequential):
     """(b, d, h, w) transported features to a (b, 3, H, W) frame; the last layer is linear."""
 
-    def __init__(self, shape: Shape, inputs: int | None = None, outputs: int = 3) -> None:
+    def __init__(self, shape: Shape, inputs: int | None = None, outputs: int = 3, doubles: bool = True) -> None:
+        """`doubles`: features are as much smaller than the frame as the strides say; otherwise they are of its size."""
+        layers: list[ConvBlock] = []
         inputs = inputs or shape.filters[-1]
-        if shape.refine is None:
-            super().__init__(*self._transpose(shape, inputs, outputs))
-        else:
-            super().__init__(*self._narrowing(shape, shape.refine, inputs, outputs))
-
-    @staticmethod
-    def _transpose(shape: Shape, inputs: int, outputs: int) -> list[nn.Module]:
-        """Φ's layers backwards: each gives what its twin took, and a stride becomes a doubling before it."""
-        layers: list[nn.Module] = []
-        for index in reversed(range(len(shape.filters))):
-            if shape.strides[index] == 2:
-                layers.append(Double())
-            kernel = shape.kernels[index]
-            if index == 0:
-                layers.append(nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2))
+        for count, kernel, doubling in _transpose(shape) if shape.refine is None else _narrowing(shape.refine):
+            if doubles and doubling:
+                layers.append(ConvBlock(DoublingConv(inputs, count), shape.norm))
             else:
-                layers.append(conv_block(inputs, shape.filters[index - 1], kernel, 1, shape.norm))
-                inputs = shape.filters[index - 1]
-        return layers
-
-    @staticmethod
-    def _narrowing(shape: Shape, filters: tuple[int, ...], inputs: int, outputs: int) -> list[nn.Module]:
-        """The release's way: 3×3 layers only, fewer filters after each doubling."""
-        layers: list[nn.Module] = []
-        for index, count in enumerate(filters):
-            if index > 0:
-                layers.append(Double())
-            layers.append(conv_block(inputs, count, 3, 1, shape.norm))
+                layers.append(conv_block(inputs, count, kernel, 1, shape.norm))
             inputs = count
-        return [*layers, nn.Conv2d(inputs, outputs, 3, padding=1)]
+        last = conv(inputs, outputs, shape.kernels[0] if shape.refine is None else 3, bias=True)
+        layers[-1].blocked = isinstance(last, BlockConv) and not isinstance(layers[-1][0], DoublingConv)
+        super().__init__(*layers, last)
+
+
+class Refining(NamedTuple):
+    """A layer of RefineNet."""
+
+    filters: int
+    kernel: int
+    doubling: bool  # of height and width, before the convolution
+
+
+def _transpose(shape: Shape) -> list[Refining]:
+    """Φ's layers backwards: each gives what its twin took, and a stride becomes a doubling before it."""
+    return [
+        Refining(shape.filters[index - 1], shape.kernels[index], shape.strides[index] == 2)
+        for index in reversed(range(1, len(shape.filters)))
+    ]
+
+
+def _narrowing(filters: tuple[int, ...]) -> list[Refining]:
+    """The release's way: 3×3 layers only, fewer filters after each doubling."""
+    return [Refining(count, 3, doubling=index > 0) for index, count in enumerate(filters)]
 
 
 def to_channels_last(module: nn.Module) -> nn.Module:

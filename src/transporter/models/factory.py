@@ -11,7 +11,6 @@ from transporter.errors import InputError
 from transporter.models.blocks import PAPER, Encoder, RefineNet, Shape, to_channels_last
 from transporter.models.jakab import Jakab
 from transporter.models.keynet import KeyNet
-from transporter.models.pixel import FlatRefineNet
 from transporter.models.pixels import Pixels
 from transporter.models.transporter import Transporter, transport, transport_one_by_one
 from transporter.models.zhang import WIDTHS, Descriptors, Hourglass, LandmarkNet, Zhang
@@ -89,7 +88,9 @@ def _transporter(
 
 
 def _pixel(config: ModelConfig, pixels: Pixels) -> Transporter:
-    return _transporter(config, pixels, features=nn.Identity(), refine=FlatRefineNet(config.shape))
+    """Appendix D: Eq. 1 on the frames themselves, and RefineNet at full size from first to last."""
+    refine = RefineNet(config.shape, inputs=3, doubles=False)
+    return _transporter(config, pixels, features=nn.Identity(), refine=refine)
 
 
 def _jakab(config: ModelConfig, pixels: Pixels) -> Jakab:

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
+from transporter.models.branches import side_by_side
+from transporter.models.fused import fits
 from transporter.models.keynet import gaussian_heatmaps
 from transporter.models.pixels import Pixels
 
@@ -77,17 +79,37 @@ class Transporter(nn.Module):
         # A tensor, so that a schedule can change it under a compiled step.
         self.register_buffer("sigma", torch.tensor(sigma))
 
-    def forward(self, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> Output:
-        x_s, x_t = self.pixels.encode(source), self.pixels.encode(target)
-        with (
-            torch.no_grad()
-        ):  # nothing is learnt through the source: its features are given, only the target's are sought
-            features_s, points_s = self.features(x_s), self.keypoints(x_s)
-        features_t, points_t = self.features(x_t), self.keypoints(x_t)
+    def forward(
+        self, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"], both_ways: bool = False
+    ) -> Output:
+        """With `both_ways` each frame of a pair is rebuilt from the other: (2b, …) in all, for half the encoding."""
+        if both_ways:
+            x_t = self.pixels.encode(torch.cat((source, target)))
+            features_t, points_t = side_by_side(self.features, self.keypoints, x_t)
+            features_s, points_s = (values.detach().roll(len(source), 0) for values in (features_t, points_t))
+        else:
+            x_s, x_t = self.pixels.encode(source), self.pixels.encode(target)
+            with torch.no_grad():
+                features_s, points_s = side_by_side(self.features, self.keypoints, x_s)
+            features_t, points_t = side_by_side(self.features, self.keypoints, x_t)
+        # Nothing is learnt through the source: its features are given, only the target's are sought.
+        prediction = self.refine(self.moved(features_s, features_t, points_s, points_t)).float()
+        loss = (prediction - x_t).square().mean()
+        return Output(loss, prediction, points_s, points_t)
+
+    def moved(
+        self,
+        features_s: Float[Tensor, "b d h w"],
+        features_t: Float[Tensor, "b d h w"],
+        points_s: Float[Tensor, "b k 2"],
+        points_t: Float[Tensor, "b k 2"],
+    ) -> Float[Tensor, "b d h w"]:
+        """Features of the source, with those of the target at its keypoints."""
+        if self.transport is transport and fits(features_t, features_t.shape[1]):
+            from transporter.models.fused.transport import Transport as Fused
+
+            return Fused.apply(features_s, features_t, points_s, points_t, self.sigma)
         height, width = features_t.shape[-2:]
         heat_s = gaussian_heatmaps(points_s, height, width, self.sigma)
         heat_t = gaussian_heatmaps(points_t, height, width, self.sigma)
-        moved = self.transport(features_s.float(), features_t.float(), heat_s, heat_t)
-        prediction = self.refine(moved).float()
-        loss = (prediction - x_t).square().mean()
-        return Output(loss, prediction, points_s, points_t)
+        return self.transport(features_s.float(), features_t.float(), heat_s, heat_t)

@@ -15,7 +15,8 @@ class TrainConfig:
 
     model: ModelConfig = field(default_factory=ModelConfig)
     steps: int = 1_000_000
-    batch: int = 64
+    batch: int = 64  # frames rebuilt in a step
+    both_ways: bool = False  # each frame of a pair from the other, so half as many pairs: less to encode
     learning_rate: float = 1e-3
     decay: float = 0.95  # the learning rate is multiplied by this …
     decay_every: int = 100_000  # … every so many steps
@@ -31,8 +32,15 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.steps < 1 or self.batch < 1:
             raise InputError(f"steps and batch must be at least 1, not {self.steps} and {self.batch}")
+        if self.both_ways and (self.batch % 2 or self.model.kind not in ("transporter", "pixel")):
+            raise InputError("both_ways needs an even batch and a transporter: the others gain nothing by it")
         if min(self.log_every, self.validate_every, self.checkpoint_every) < 1:
             raise InputError("log_every, validate_every and checkpoint_every must be at least 1")
+
+    @property
+    def pairs(self) -> int:
+        """Pairs in a step."""
+        return self.batch // 2 if self.both_ways else self.batch
 
     def sigma(self, step: int) -> float:
         """Width of the heatmaps at a step."""

@@ -43,6 +43,7 @@ class Learner:
         self.device = hardware.resolve()
         self.model = build(config.model).to(self.device)
         self.parallel: nn.Module = self.model
+        torch.backends.cudnn.benchmark = True  # shapes never change: the first steps find the fastest kernels for them
         if hardware.compile:
             for part in (self.model.features, self.model.keypoints, self.model.refine):
                 part.compile()
@@ -54,7 +55,7 @@ class Learner:
         self.first_bad = torch.tensor(-1, device=self.device)
         on_gpu = self.device.type == "cuda"
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=self.rate, fused=True, capturable=on_gpu)
-        self._statistics = [b for m in self.model.modules() if isinstance(m, nn.BatchNorm2d) for b in m.buffers()]
+        self._statistics = _together([m for m in self.model.modules() if isinstance(m, nn.BatchNorm2d)])
         self._graph: CapturedUpdate | None = None
         self._captures = on_gpu and hardware.graph and self.parallel is self.model
 
@@ -80,7 +81,7 @@ class Learner:
         before = [statistic.clone() for statistic in self._statistics]
         self.optimiser.zero_grad(set_to_none=True)
         with self.hardware.autocast(self.device):
-            output: Output = self.parallel(source, target)
+            output: Output = self.parallel(source, target, *([True] if self.config.both_ways else []))
         output.loss.backward()
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         finite = torch.isfinite(output.loss.detach()) & torch.isfinite(torch.nn.utils.get_total_norm(gradients))
@@ -159,6 +160,21 @@ class CapturedUpdate:
         self.target.copy_(target)
         self.graph.replay()
         return self.loss
+
+
+def _together(norms: list[nn.BatchNorm2d]) -> list[Tensor]:
+    """One tensor for each type of running statistics, with the norms' own as views: put back at a stroke."""
+    whole = []
+    for names in (("running_mean", "running_var"), ("num_batches_tracked",)):
+        places = [(norm, name) for norm in norms for name in names]
+        if places:
+            tensors = [getattr(norm, name) for norm, name in places]
+            flat = torch.cat([tensor.flatten() for tensor in tensors])
+            views = flat.split([tensor.numel() for tensor in tensors])
+            for (norm, name), tensor, view in zip(places, tensors, views, strict=True):
+                setattr(norm, name, view.view_as(tensor))
+            whole.append(flat)
+    return whole
 
 
 def _state(learner: Learner) -> list[Tensor]:

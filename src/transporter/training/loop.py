@@ -62,12 +62,25 @@ def train(
 
     Once `stopping` says so, training ends early, with its state saved.
     """
-    hardware = hardware or Hardware()
+    learner = Learner(config, hardware or Hardware())
+    for _ in training(learner, pairs, ResidentPairs(pairs.load_all(), learner.device), run, observe, stopping):
+        pass
+    return learner
+
+
+def training(
+    learner: Learner,
+    pairs: Pairs,
+    pixels: ResidentPairs,
+    run: Run,
+    observe: Callable[[Json], None] = lambda row: None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> Iterator[int]:
+    """The steps of `train`, one at a time: each is made, logged, validated and saved when it is yielded."""
+    config = learner.config
     rank, world = _place()
     writes = rank == 0
-    learner = Learner(config, hardware)
-    pixels = ResidentPairs(pairs.load_all(), learner.device)
-    sampler = Sampler(pairs.train_rows, config.batch, config.seed, rank, world)
+    sampler = Sampler(pairs.train_rows, config.pairs, config.seed, rank, world)
     held_out = pairs.validation_rows[: config.validation_pairs]
     start, best = 0, float("inf")
     if (checkpoint := run.latest()) is not None:
@@ -92,7 +105,7 @@ def train(
         if (logs or validates or saves or learner.device.type == "cpu") and (bad := learner.failed_at()) is not None:
             if writes:
                 run.save(learner.checkpoint(bad, best=best))  # nothing has changed since: the step can be made again
-                _keep_batch(run, bad + 1, *pixels.batch(Sampler(pairs.train_rows, config.batch, config.seed).at(bad)))
+                _keep_batch(run, bad + 1, *pixels.batch(Sampler(pairs.train_rows, config.pairs, config.seed).at(bad)))
             raise NotFiniteError(f"loss or gradient not finite at step {bad + 1}: state and batch are in {run.path}")
         row: Json = {"step": step}
         if logs:
@@ -112,9 +125,9 @@ def train(
             observe(row)
         if writes and saves:
             run.save(learner.checkpoint(step, best=best))
+        yield step
         if stop:
             break
-    return learner
 
 
 @torch.no_grad()

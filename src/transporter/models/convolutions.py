@@ -1,0 +1,200 @@
+"""The same sums in shapes that a GPU likes: few channels at full size leave its tensor cores idle.
+
+Each layer here has the weights of the plain one; the kernel that runs on a GPU is a rearrangement of them.
+"""
+
+import math
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transporter.models.fused import HAS_TRITON
+
+
+class Rearrange(torch.autograd.Function):
+    """Weights at the places that an index tells, zeros at -1; each weight is at equally many places."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, index: Tensor, places: Tensor, dtype: torch.dtype) -> Tensor:
+        ctx.save_for_backward(places)
+        ctx.like = weight
+        return F.pad(weight.flatten().to(dtype), (0, 1))[index]  # -1: the zero at the end
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (places,) = ctx.saved_tensors
+        return gradients[0].reshape(-1)[places].sum(1, dtype=ctx.like.dtype).view_as(ctx.like), None, None, None
+
+
+class Rearranged(nn.Conv2d):
+    """A convolution of stride 1 whose kernel `spread` copies into a larger one for a GPU."""
+
+    index: Tensor
+    places: Tensor
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, bias: bool) -> None:
+        super().__init__(inputs, outputs, kernel, padding=kernel // 2, bias=bias)
+        # Spreading each weight's number instead of the weight itself tells where all of them go.
+        numbers = torch.arange(1.0, self.weight.numel() + 1, dtype=torch.float64).view(self.weight.shape)
+        index = self.spread(numbers).permute(0, 2, 3, 1).contiguous().long() - 1
+        self.register_buffer("index", index, persistent=False)
+        order = index.flatten().argsort(stable=True)
+        places = order[(index < 0).sum() :].view(self.weight.numel(), -1)
+        self.register_buffer("places", places, persistent=False)
+
+    def spread(self, weight: Float[Tensor, "o i k k"]) -> Float[Tensor, "O I K L"]:
+        raise NotImplementedError
+
+    def kernel(self) -> Float[Tensor, "O I K L"]:
+        """The larger kernel, channels last, in the type that autocast asks for."""
+        device = self.weight.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.weight.dtype
+        return Rearrange.apply(self.weight, self.index, self.places, dtype).permute(0, 3, 1, 2)
+
+
+def grouped_taps(taps: int, size: int, away: int) -> Float[Tensor, "t p q g"]:
+    """1 where a tap of an output at place p of its group meets the input at place q, g - `away` groups on."""
+    line = torch.zeros(taps, size, size, 2 * away + 1)
+    for tap in range(taps):
+        for place in range(size):
+            group, other = divmod(place + tap - taps // 2, size)
+            line[tap, place, other, group + away] = 1
+    return line
+
+
+class ColumnConv(Rearranged):
+    """On groups of columns, each seen as one place with more channels: for maps of few channels.
+
+    Channels-last memory makes that another view of the same numbers.
+    """
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, columns: int, bias: bool = False) -> None:
+        self.columns = columns
+        self.groups_away = math.ceil(kernel // 2 / columns)
+        # Tensor cores take channels by the eight: outputs that are short of it are filled up with nothing.
+        self.spare = -outputs % (8 // math.gcd(8, columns))
+        super().__init__(inputs, outputs, kernel, bias)
+
+    def spread(self, weight: Float[Tensor, "o i k k"]) -> Float[Tensor, "O I K L"]:
+        line = grouped_taps(weight.shape[3], self.columns, self.groups_away).to(weight.dtype)
+        weight = F.pad(weight, (0, 0, 0, 0, 0, 0, 0, self.spare))
+        return torch.einsum("oiyt,tcpg->copiyg", weight, line).flatten(0, 1).flatten(1, 2)
+
+    def forward(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b o h w"]:
+        return self.by_columns(x) if x.is_cuda and x.shape[3] % self.columns == 0 else super().forward(x)
+
+    def by_columns(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b o h w"]:
+        b, _, h, w = x.shape
+        grouped = x.permute(0, 2, 3, 1).reshape(b, h, w // self.columns, -1).permute(0, 3, 1, 2)
+        bias = None if self.bias is None else F.pad(self.bias, (0, self.spare)).repeat(self.columns)
+        y = F.conv2d(grouped, self.kernel(), bias, padding=(self.kernel_size[0] // 2, self.groups_away))
+        return y.permute(0, 2, 3, 1).reshape(b, h, w, -1)[..., : self.out_channels].permute(0, 3, 1, 2)
+
+
+class BlockConv(Rearranged):
+    """On 4×4 blocks, each seen as one place: for few outputs, such as a frame's colours.
+
+    Blocks are taken as `norm_relu` lays them out; a map as it is goes the plain way.
+    """
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, bias: bool = False) -> None:
+        self.blocks_away = math.ceil(kernel // 2 / 4)
+        self.spare = -outputs % 4  # the sixty-four of three colours and a spare one are faster than forty-eight
+        super().__init__(inputs, outputs, kernel, bias)
+
+    def spread(self, weight: Float[Tensor, "o i k k"]) -> Float[Tensor, "O I K L"]:
+        line = grouped_taps(weight.shape[3], 4, self.blocks_away).to(weight.dtype)
+        weight = F.pad(weight, (0, 0, 0, 0, 0, 0, 0, self.spare))
+        # (row, column and output) of a place, (row, column and input) of another, (row, column) of its block
+        kernel = torch.einsum("oiyx,ydph,xeqw->deopqihw", weight, line, line)
+        return kernel.flatten(3, 5).flatten(0, 2)
+
+    def forward(self, x: Float[Tensor, "b _ h w"]) -> Float[Tensor, "b o H W"]:
+        return super().forward(x) if x.shape[1] == self.in_channels else self.by_blocks(x)
+
+    def by_blocks(self, x: Float[Tensor, "b 16i h w"]) -> Float[Tensor, "b o 4h 4w"]:
+        b, _, h, w = x.shape
+        bias = None if self.bias is None else F.pad(self.bias, (0, self.spare)).repeat(16)
+        y = F.conv2d(x, self.kernel(), bias, padding=self.blocks_away)
+        y = y.unflatten(1, (4, 4, -1))[:, :, :, : self.out_channels]
+        return y.permute(0, 4, 1, 5, 2, 3).reshape(b, 4 * h, 4 * w, -1).permute(0, 3, 1, 2)
+
+
+class FrameConv(Rearranged):
+    """On 2×2 blocks, each seen as one place with four times the channels: for frames, whose colours are only three.
+
+    The blocks that a kernel reaches in one row are seen as one place, too. It gives the four places of each block as
+    channels: `unphase` lays them out.
+    """
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, bias: bool = False) -> None:
+        self.spare = -inputs % 4
+        self.outer = kernel // 2 % 2  # blocks begin where the reach of the first output does
+        self.before = (kernel // 2 - self.outer) // 2  # blocks that lie outside
+        super().__init__(inputs, outputs, kernel, bias)
+
+    def spread(self, weight: Float[Tensor, "o i k k"]) -> Float[Tensor, "O I K 1"]:
+        shifted = [F.pad(weight, (x, 1 - x, y, 1 - y)) for y in (0, 1) for x in (0, 1)]
+        blocks = F.pad(F.pixel_unshuffle(torch.cat(shifted), 2), (0, 0, 0, 0, 0, 4 * self.spare))
+        return blocks.permute(0, 3, 1, 2).flatten(1, 2)[..., None]
+
+    def forward(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b o h w"]:
+        return unphase(self.phases(x)) if self.in_phases(x) else super().forward(x)
+
+    def in_phases(self, x: Float[Tensor, "b i h w"]) -> bool:
+        return x.is_cuda and x.shape[2] % 2 == 0 and x.shape[3] % 2 == 0
+
+    def phases(self, x: Float[Tensor, "b i 2h 2w"]) -> Float[Tensor, "b 4o h w"]:
+        kernel = self.kernel()
+        bias = None if self.bias is None else self.bias.repeat(4)
+        return F.conv2d(self._rows_of_blocks(x, kernel.dtype), kernel, bias, padding=(self.before, 0))
+
+    def _rows_of_blocks(self, x: Float[Tensor, "b i 2h 2w"], dtype: torch.dtype) -> Float[Tensor, "b 4ij H w"]:
+        reached = (self.kernel_size[0] + 1) // 2
+        if x.is_cuda and HAS_TRITON and not x.requires_grad:
+            from transporter.models.fused.blocks import rows_of_blocks
+
+            return rows_of_blocks(x, self.outer, self.before, reached, self.spare, dtype)
+        ring = (self.outer,) * 4
+        blocks = F.pixel_unshuffle(F.pad(x.to(dtype), (*ring, 0, self.spare)), 2)
+        blocks, w = F.pad(blocks, (self.before, self.before)), x.shape[3] // 2
+        return torch.cat([blocks[..., i : i + w] for i in range(reached)], dim=1)
+
+
+class DoublingConv(nn.Conv2d):
+    """Twice the height and width, bilinear, then a 3×3 convolution: one 3×3 convolution of the map as it is.
+
+    It gives the four places of each 2×2 block of the doubled map as channels: `unphase` lays them out. Beyond the
+    edges the map is zero before it is doubled. No map of four times the size is written, and none is scattered back.
+    """
+
+    mix: Tensor
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = False) -> None:
+        super().__init__(inputs, outputs, 3, padding=1, bias=bias)
+        halves = {0: (0.25, 0.75, 0.0), 1: (0.0, 0.75, 0.25)}  # a fine row from the coarse rows before, here and after
+        rows = torch.zeros(2, 3, 3)  # (place in block, tap, coarse row)
+        for place in (0, 1):
+            for tap in range(3):
+                coarse, fine = divmod(place + tap - 1, 2)
+                rows[place, tap] = torch.tensor(halves[fine]).roll(coarse)
+        self.register_buffer("mix", torch.einsum("pyh,qxw->yxpqhw", rows, rows).reshape(9, 36), persistent=False)
+
+    def forward(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b o 2h 2w"]:
+        return unphase(self.phases(x))
+
+    def phases(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b 4o h w"]:
+        with torch.autocast(x.device.type, enabled=False):
+            kernel = self.weight.flatten(2) @ self.mix
+        kernel = kernel.unflatten(2, (4, 3, 3)).permute(2, 0, 1, 3, 4).flatten(0, 1)
+        return F.conv2d(x, kernel, None if self.bias is None else self.bias.repeat(4), padding=1)
+
+
+def unphase(z: Float[Tensor, "b 4c h w"]) -> Float[Tensor, "b c 2h 2w"]:
+    """The fine map whose 2×2 blocks are z's channels, in the order (row in block, column in block, channel)."""
+    b, channels, h, w = z.shape
+    fine = z.unflatten(1, (2, 2, channels // 4)).permute(0, 3, 4, 1, 5, 2).reshape(b, channels // 4, 2 * h, 2 * w)
+    return fine.contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,45 @@
+"""Side by side is one after the other, to the bit."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.training.test_loop import CPU, Sprites
+
+from transporter.models.factory import Kind
+from transporter.runs import Run
+from transporter.training.config import preset
+from transporter.training.loop import train
+from transporter.training.many import train_many
+
+
+@pytest.mark.parametrize("kind", ["transporter", "zhang"])  # the second draws random numbers in every step
+def test_seeds_side_by_side_learn_what_they_learn_alone(tmp_path: Path, kind: Kind) -> None:
+    pairs = Sprites(count=48)
+    config = preset("tiny", kind=kind, keypoints=2, size=32, steps=4, batch=4, log_every=2, validate_every=2)
+    configs = [replace(config, seed=seed) for seed in (0, 1)]
+    alone = [Run.create(tmp_path / f"alone-{c.seed}", c.to_json()) for c in configs]
+    for c, run in zip(configs, alone, strict=True):
+        train(c, pairs, run, CPU)
+    together = [Run.create(tmp_path / f"together-{c.seed}", c.to_json()) for c in configs]
+    seen: list[tuple[int, int]] = []
+    train_many(configs, pairs, together, CPU, observe=lambda which, row: seen.append((which, row["step"])))
+    assert seen == [(0, 2), (1, 2), (0, 4), (1, 4)]
+    for one, other in zip(alone, together, strict=True):
+        a, b = one.latest(), other.latest()
+        assert a is not None
+        assert b is not None
+        assert a.tensors.keys() == b.tensors.keys()
+        assert all(torch.equal(a.tensors[name], b.tensors[name]) for name in a.tensors)
+    losses = [[row["loss"] for row in run.metrics() if "loss" in row] for run in together]
+    assert losses[0] != losses[1]
+
+
+def test_one_that_is_further_on_does_not_hold_up_the_other(tmp_path: Path) -> None:
+    pairs = Sprites(count=48)
+    config = preset("tiny", keypoints=2, size=32, steps=4, batch=4, log_every=2, validate_every=2, both_ways=True)
+    runs = [Run.create(tmp_path / name, config.to_json()) for name in ("ahead", "behind")]
+    train(config, pairs, runs[0], CPU)
+    train_many([config, config], pairs, runs, CPU)
+    assert [run.latest().step for run in runs] == [4, 4]
