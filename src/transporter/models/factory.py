@@ -28,7 +28,8 @@ class ModelConfig:
     kind: Kind = "transporter"  # or a baseline (jakab, zhang), or Transporter on bare pixels (pixel)
     keypoints: int = 5  # K
     size: int = 128  # frames are size × size
-    shape: Shape = field(default=PAPER)
+    shape: Shape = field(default=PAPER)  # of Φ; RefineNet follows it
+    keynet: Shape | None = None  # of Ψ, where it is not Φ's: what tells things apart may be wider than what paints them
     transport: Literal["eq1", "one_by_one"] = "eq1"  # one heatmap for all keypoints, or the release's loop over them
     sigma: float = 0.1  # width of the heatmaps, in [-1, 1] units
     standardise: bool = False  # each pixel by its own mean and deviation over the data set
@@ -37,8 +38,9 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if self.keypoints < 1:
             raise InputError(f"a model needs at least one keypoint, not {self.keypoints}")
-        if not 16 <= self.size <= 2048 or self.size % self.shape.reduction:
-            raise InputError(f"frame size {self.size} must be 16 to 2048 and a multiple of {self.shape.reduction}")
+        reduction = max(self.shape.reduction, (self.keynet or self.shape).reduction)
+        if not 16 <= self.size <= 2048 or self.size % reduction:
+            raise InputError(f"frame size {self.size} must be 16 to 2048 and a multiple of {reduction}")
         if self.kind not in get_args(Kind):
             raise InputError(f"no kind of model is called {self.kind!r}: there are {', '.join(get_args(Kind))}")
         if self.kind == "zhang" and self.size % 16:
@@ -62,10 +64,15 @@ class ModelConfig:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "ModelConfig":
         try:
-            shape: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in data["shape"].items()}
-            return cls(**{**data, "shape": Shape(**shape)})
+            keynet = data.get("keynet")
+            shapes = {"shape": _shape(data["shape"]), "keynet": None if keynet is None else _shape(keynet)}
+            return cls(**{**data, **shapes})
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"not a model this version knows: {error}") from error
+
+
+def _shape(data: dict[str, Any]) -> Shape:
+    return Shape(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
 
 
 def build(config: ModelConfig) -> Model:
@@ -80,7 +87,7 @@ def _transporter(
     return Transporter(
         pixels=pixels,
         features=features or Encoder(config.shape),
-        keypoints=KeyNet(config.shape, config.keypoints),
+        keypoints=KeyNet(config.keynet or config.shape, config.keypoints),
         refine=refine or RefineNet(config.shape),
         transport=TRANSPORTS[config.transport],
         sigma=config.sigma,
@@ -97,7 +104,7 @@ def _jakab(config: ModelConfig, pixels: Pixels) -> Jakab:
     return Jakab(
         pixels=pixels,
         features=Encoder(config.shape),
-        keypoints=KeyNet(config.shape, config.keypoints),
+        keypoints=KeyNet(config.keynet or config.shape, config.keypoints),
         refine=RefineNet(config.shape, inputs=config.shape.filters[-1] + config.keypoints),
         sigma=config.sigma,
     )
