@@ -18,8 +18,8 @@ check: $(VENV)/.dev  ## lint, format, types, direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: $(VENV)/.dev  ## figures that two cores can measure; results/ holds their JSON
-	$(BIN)/python benchmarks/sprites.py --out results/sprites
+bench: $(VENV)/.dev  ## speed on a CPU, each stage against its plain version (under five minutes)
+	$(BIN)/python benchmarks/cpu.py --out results/speed/cpu.json
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

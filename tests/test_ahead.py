@@ -30,3 +30,18 @@ def test_leaving_early_ends_the_thread_which_never_ran_far_ahead() -> None:
         assert [next(items) for _ in range(3)] == [0, 1, 2]
     assert threading.active_count() == before
     assert next(made) <= 3 + 4 + 3
+
+
+def test_leaving_early_closes_the_generator() -> None:
+    closed = []
+
+    def numbers() -> Iterator[int]:
+        try:
+            yield from itertools.count()
+        finally:
+            closed.append(threading.current_thread().name)
+
+    source = numbers()  # still held here: nobody else would close it
+    with ahead(source, depth=2) as items:
+        next(items)
+    assert closed == ["ahead"]

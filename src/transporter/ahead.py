@@ -1,6 +1,6 @@
 """Making the next thing while the last one is used."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from queue import Empty, Queue
 from threading import Event, Thread
@@ -24,7 +24,9 @@ def ahead(items: Iterable[Item], depth: int) -> Iterator[Iterator[Item]]:
             for item in items:
                 queue.put(item)
                 if stop.is_set():
-                    return
+                    break
+            if isinstance(items, Generator):  # cleaned up here and now, not when someone lets go of it
+                items.close()
         except BaseException as error:  # for the user of the items to raise
             end = _End(error)
         queue.put(end)

@@ -17,6 +17,13 @@ def _area_weights(before: int, after: int) -> Float[np.ndarray, "after before"]:
     return (overlap / overlap.sum(1, keepdims=True)).astype(np.float32)
 
 
+@lru_cache(maxsize=64)
+def area_weights(before: int, after: int, device: torch.device) -> Float[torch.Tensor, "after before"]:
+    """The same on a device, copied there once."""
+    with torch.inference_mode(False):  # whoever asks first, others may want gradients
+        return torch.from_numpy(_area_weights(before, after)).to(device)
+
+
 def resize(frames: UInt8[np.ndarray, "*batch h w 3"], height: int, width: int) -> UInt8[np.ndarray, "*batch h2 w2 3"]:
     """Average by area, so that a ball of two pixels keeps its light when a frame shrinks."""
     if frames.shape[-3:-1] == (height, width):
@@ -33,8 +40,8 @@ def resize_tensor(frames: UInt8[torch.Tensor, "b h w 3"], height: int, width: in
     values = frames.float()
     if tuple(frames.shape[1:3]) == (height, width):
         return values
-    rows = torch.from_numpy(_area_weights(frames.shape[1], height)).to(frames.device)
-    columns = torch.from_numpy(_area_weights(frames.shape[2], width)).to(frames.device)
+    rows = area_weights(frames.shape[1], height, frames.device)
+    columns = area_weights(frames.shape[2], width, frames.device)
     # One axis after the other: all at once would pair every row with every column.
     lines = (rows @ values.flatten(2)).unflatten(2, (frames.shape[2], 3))
     return torch.einsum("xw,bywc->byxc", columns, lines)

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transporter.data.clips import collect_video, cut
-from transporter.data.collect import Progress, collect, halves, offers, offset, trajectories
+from transporter.data.collect import Progress, collect
 from transporter.data.manifest import Manifest
 from transporter.data.pairs import CollectSettings, PairSet
+from transporter.data.play import halves, offers, offset, random_play, trajectories
 from transporter.envs.registry import make_vector
 from transporter.errors import InputError
 
@@ -54,7 +55,7 @@ class Clock(VectorEnv):
 def test_trajectories_end_with_their_episode_or_at_full_length() -> None:
     seen: dict[int, list] = {0: [], 1: []}
     for trajectory in trajectories(Clock(7, 5), np.random.default_rng(0), length=4, steps=15):
-        copies, episodes, times = trajectory.frames[:, 0, 0].T
+        copies, episodes, times = np.stack(trajectory.frames)[:, 0, 0].T
         seen[copies[0]].append((set(episodes.tolist()), times.tolist()))
     assert seen[0] == [({0}, [0, 1, 2, 3]), ({0}, [4, 5, 6]), ({1}, [0, 1, 2, 3]), ({1}, [4, 5, 6])]
     # 5 = 4 + 1: the last frame of the episode stands alone.
@@ -89,6 +90,49 @@ def test_pong_played_again_from_its_seed_is_the_same(pong: VectorEnv) -> None:
     first = play(0)
     assert (play(1) != first).any()
     np.testing.assert_array_equal(play(0), first)
+
+
+def test_a_game_left_in_the_middle_of_a_step_can_be_played_again(pong: VectorEnv) -> None:
+    def first(seed: int) -> np.ndarray:
+        play = random_play(pong, np.random.default_rng(seed))
+        frames = [next(play).frames for _ in range(20)]
+        play.close()
+        return np.stack(frames)
+
+    kept = first(0)
+    copy = kept.copy()
+    assert (first(1) != kept).any()
+    np.testing.assert_array_equal(first(0), kept)
+    np.testing.assert_array_equal(kept, copy)
+
+
+def test_the_next_step_is_played_while_the_last_is_used() -> None:
+    class Emulators(Clock):
+        playing = False
+
+        def step_async(self, actions):
+            assert not self.playing
+            self.playing, self.sent = True, actions
+
+        def step_wait(self):
+            assert self.playing
+            self.playing = False
+            return self.step(self.sent)
+
+    env = Emulators(7, 5)
+    play = random_play(env, np.random.default_rng(0), steps=10)
+    assert [env.playing for _ in play] == [True] * 9 + [False]  # after the last there is none to come
+    ahead = [np.stack(t.frames) for t in trajectories(env, np.random.default_rng(0), length=4, steps=30)]
+    plain = [np.stack(t.frames) for t in trajectories(Clock(7, 5), np.random.default_rng(0), length=4, steps=30)]
+    assert len(ahead) == len(plain)
+    assert all((a == b).all() for a, b in zip(ahead, plain, strict=True))
+
+    class Wrapped(VectorWrapper):
+        def step(self, actions):
+            return (np.full((2, 8, 8, 3), 99, np.uint8), *self.env.step(actions)[1:])
+
+    shown = [s.frames[0, 0, 0, 0] for s in random_play(Wrapped(Emulators(7, 5)), np.random.default_rng(0), steps=3)]
+    assert shown == [0, 99, 99]  # a wrapper's own step is not gone round
 
 
 def test_offers_keep_the_order_of_time_and_skip_single_frames() -> None:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from transporter.data.collect import halves, offers, trajectories
-from transporter.data.diverse import CHANCE, DiverseBuffer, gray_copy
+from transporter.data.diverse import CHANCE, DiverseBuffer, _dots, gray_copy
+from transporter.data.play import halves, offers, trajectories
 
 
 class Rigged(np.random.Generator):
@@ -103,6 +103,20 @@ def test_distances_are_exact_where_float32_would_round(monkeypatch: pytest.Monke
     np.testing.assert_array_equal(found.numpy(), expected.min(1))
 
 
+@pytest.mark.parametrize("bytewise", [True, False])
+@pytest.mark.parametrize(("m", "n", "d"), [(1, 1, 1), (3, 20, 4), (17, 33, 2304), (64, 40, 8192), (256, 9, 8)])
+def test_products_are_exact_whatever_the_shape(
+    m: int, n: int, d: int, bytewise: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not bytewise:
+        monkeypatch.setattr("transporter.data.diverse._multiplies_bytes", lambda kind: False)
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-128, 128, (rows, d), dtype=np.int8) for rows in (m, n))
+    a[0] = b[0] = -128  # the largest product of bytes, which some processors add up wrongly
+    found = _dots(torch.from_numpy(a), torch.from_numpy(b))
+    np.testing.assert_array_equal(found.numpy(), a.astype(np.int64) @ b.T.astype(np.int64))
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("precision", ["highest", "high"])
 def test_the_gpu_chooses_as_the_cpu_does(precision: str) -> None:
@@ -126,6 +140,18 @@ def test_gray_copy_averages_by_area_and_weighs_the_colours() -> None:
     assert gray[0, 0] == 127
     assert gray[0, 1:4096].max() == 0
     assert set(gray[0, 4096:]) == {255 * 150 // 256}
+
+
+@pytest.mark.parametrize("size", [9, 64, 84, 128, 256, 257, 300])
+def test_gray_copy_rounds_down_exact_averages(size: int) -> None:
+    pairs = np.random.default_rng(0).integers(200, 256, (1, 2, size, size, 3), dtype=np.uint8)
+    pairs[0, 0] = 255
+    luma = (pairs.astype(np.int64) @ [77, 150, 29]) >> 8
+    side = min(size, 64)
+    # Each old cell as side² equal parts: the new cells then hold whole numbers of them.
+    parts = luma.repeat(side, 2).reshape(1, 2, side, size, size).sum(3)
+    parts = parts.repeat(side, 3).reshape(1, 2, side, side, size).sum(4)
+    np.testing.assert_array_equal(gray_copy(pairs), (parts // size**2).reshape(1, -1))
 
 
 @pytest.mark.parametrize("size", [48, 64, 84, 130])

@@ -1,5 +1,6 @@
 """From weights to keypoints: files, sizes, features, ONNX."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,12 @@ import safetensors.torch
 import torch
 
 import transporter
+from transporter.envs import atari
 from transporter.errors import InputError
-from transporter.models.blocks import NOTEBOOK, TINY
+from transporter.models.blocks import NOTEBOOK, SMALL, TINY, Norm
 from transporter.models.detector import Detector, features_under
-from transporter.models.factory import ModelConfig
+from transporter.models.factory import Kind, ModelConfig
+from transporter.models.swift import swift
 
 
 def frames(count: int = 5, height: int = 40, width: int = 56) -> np.ndarray:
@@ -43,6 +46,84 @@ def test_features_come_with_the_points(detector: Detector) -> None:
     points, features = detector(frames(), features=True)
     np.testing.assert_allclose(points, detector(frames()), atol=1e-6)
     assert features.shape == (5, 4, 32)
+
+
+def test_tensors_give_the_same_and_may_feed_a_network_that_learns(detector: Detector) -> None:
+    given = torch.from_numpy(frames())
+    points, features = detector.tensor(given, features=True)
+    np.testing.assert_allclose(points.numpy(), detector(frames()), atol=1e-6)
+    assert features.shape == (5, 4, 32)
+    learner = torch.nn.Linear(2, 1)
+    learner(detector.tensor(given)).sum().backward()
+    assert learner.weight.grad is not None
+    assert detector.tensor(given[:0]).shape == (0, 4, 2)
+    with pytest.raises(InputError, match="uint8"):
+        detector.tensor(given.float())
+
+
+def lively(config: ModelConfig, precision: str = "fp32") -> Detector:
+    """As after training: norms that have seen something, keypoints that stand somewhere."""
+    torch.manual_seed(0)
+    made = Detector(config, device="cpu", precision=precision)  # type: ignore[arg-type]
+    with torch.no_grad():
+        made.net.train()
+        for _ in range(20):
+            made.net(torch.rand(8, config.size, config.size, 3) * 255)
+        for module in made.net.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                module.weight.uniform_(0.5, 1.5)
+                module.bias.normal_(0, 0.3)
+        made.net.keypoints.head.weight.mul_(10)
+    made.net.eval()
+    return made
+
+
+@pytest.mark.parametrize("norm", ["batch", "instance", "layer"])
+@pytest.mark.parametrize("kind", ["transporter", "zhang"])
+def test_folded_norms_change_nothing(norm: Norm, kind: Kind) -> None:
+    detector = lively(ModelConfig(kind=kind, keypoints=4, size=32, shape=replace(SMALL, norm=norm), standardise=True))
+    given = torch.from_numpy(frames(6, 32, 32))
+    with torch.no_grad():
+        expected = detector.net.points(given.float())
+    assert expected.std() > 0.01
+    torch.testing.assert_close(detector.tensor(given), expected, atol=1e-5, rtol=0)
+    norms = [m for m in swift(detector.net, half=False).modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    assert not norms
+    assert norm != "batch" or any(isinstance(m, torch.nn.BatchNorm2d) for m in detector.net.modules())
+
+
+def test_half_precision_stays_within_a_fraction_of_a_pixel() -> None:
+    game = atari.make("pong", 80)
+    game.reset(seed=0)
+    shown = np.stack([game.step(int(a))[0] for a in np.random.default_rng(0).integers(6, size=40)])
+    detector = transporter.load("pong", "cpu")
+    exact = detector(shown)
+    detector.precision = "bf16"
+    apart = np.abs(detector(shown) - exact) * 40  # pixels of 80
+    assert 0 < apart.max() < 0.25
+    assert apart.mean() < 0.03
+
+
+def test_new_weights_are_used_at_once(detector: Detector) -> None:
+    before = detector(frames())
+    with torch.no_grad():
+        detector.net.keypoints.head.weight.neg_()
+    assert np.abs(detector(frames()) - before).max() > 0.01
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_agrees_for_every_number_of_frames() -> None:
+    config = ModelConfig(keypoints=4, size=32, shape=SMALL, standardise=True)
+    detector = lively(config)
+    weights = detector.net.state_dict()
+    exact = Detector.from_tensors(config, weights, device="cuda")
+    exact.precision = "fp32"
+    fast = Detector.from_tensors(config, weights, device="cuda")
+    for count in (1, 2, 3, 8, 5, 1):  # graphs of 1, 2, 4 and 8 frames, used again
+        given = frames(count)
+        np.testing.assert_allclose(exact(given), detector(given), atol=0.005)  # convolutions may run in TF32
+        np.testing.assert_allclose(fast(given), detector(given), atol=0.05)
+        np.testing.assert_allclose(fast(given, features=True)[0], fast(given), atol=1e-6)
 
 
 def test_features_are_the_mean_under_the_heatmap() -> None:

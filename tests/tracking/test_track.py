@@ -101,8 +101,8 @@ def test_decoding_waits_for_a_slow_reader() -> None:
     for found in track(camera, corner, batch):
         if found.index % 50 == 0:
             time.sleep(0.01)  # time enough to run ahead
-        # The batch in use, those that wait, the one in the decoder's hand and the frame that it looks at.
-        assert camera.read - found.index <= (BATCHES_AHEAD + 2) * batch + 1
+        # The batch in use, those that wait, the ones in the detector's and the decoder's hands, the frame looked at.
+        assert camera.read - found.index <= (2 * BATCHES_AHEAD + 3) * batch + 1
     assert camera.read == 1000
 
 
@@ -144,7 +144,7 @@ def test_what_goes_wrong_in_the_detector_ends_the_thread_too() -> None:
     assert not decoders()
 
 
-def test_decoding_and_detecting_overlap() -> None:
+def test_decoding_detecting_and_what_the_caller_does_overlap() -> None:
     class SlowCamera(Camera):
         def __iter__(self) -> Iterator[VideoFrame]:
             for frame in super().__iter__():
@@ -156,5 +156,6 @@ def test_decoding_and_detecting_overlap() -> None:
         return corner(frames)
 
     start = time.perf_counter()
-    assert len(list(track(SlowCamera(60), slow, 5))) == 60
-    assert time.perf_counter() - start < 0.9 * 2 * 60 * 0.01
+    for _ in track(SlowCamera(60), slow, 5):
+        time.sleep(0.01)
+    assert time.perf_counter() - start < 0.65 * 3 * 60 * 0.01

@@ -2,7 +2,7 @@
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from jaxtyping import UInt8
 
-from transporter.data.collect import SEGMENT, Progress, Trajectory, fill
+from transporter.data.collect import SEGMENT, Progress, choice, fill
 from transporter.data.manifest import CollectSettings
 from transporter.data.pairs import PairSet
+from transporter.data.play import Trajectory
 from transporter.errors import InputError
 from transporter.frames import resize
 
@@ -37,7 +38,7 @@ def collect_video(
     settings = replace(settings, environment="video", sources=sources)
     with PairSet.create(path, settings) as writer:
         if not writer.manifest.complete:
-            fill(writer, Clips(videos, settings), progress, device)
+            fill(writer, Clips(videos, settings), progress, choice(writer, device))
     return PairSet.open(path)
 
 
@@ -64,14 +65,14 @@ class Clips:
         first = self._first_after(done)
         return (self.stops[first : first + SEGMENT] or [done])[-1] - done
 
-    def play(self, done: int, rng: np.random.Generator) -> Iterator[Trajectory]:
+    def play(self, done: int, rng: np.random.Generator) -> Generator[Trajectory]:
         if done != self._at:  # a resumed run reads past what it has
             self._at, self._frames = done, itertools.islice(self._stream(), done, None)
         first = self._first_after(done)
         side = self.settings.size
         for stop, pairs in zip(self.stops[first:][:SEGMENT], self.quotas[first:], strict=False):
             taken = itertools.islice(self._frames, stop - self._at)
-            frames = np.stack([resize(frame, side, side) for frame in taken])
+            frames = [resize(frame, side, side) for frame in taken]
             self._at = stop
             yield Trajectory(frames, stop - done, pairs)
 

@@ -1,11 +1,13 @@
-"""Frames into pairs (Appendix B, §4): a random policy plays, or a video runs; two frames of each trajectory are kept.
+"""Frames into a set of pairs (Appendix B, §4): a random policy plays, or a video runs; some pairs are kept.
 
 The work goes in segments. Each starts from its own seed and ends with a commit, so a run that was killed goes on as if
 nothing had happened, and the set is a function of its settings alone. Reward is never looked at.
+
+Play does not wait for the rest: it goes on, into the next segment too, while what it offered is weighed and written.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -18,32 +20,16 @@ from jaxtyping import Int, UInt8
 
 from transporter.ahead import ahead
 from transporter.data.diverse import ROUND, SIDE, DiverseBuffer, gray_copy
-from transporter.data.manifest import CollectSettings
+from transporter.data.manifest import CollectSettings, Manifest
 from transporter.data.pairs import PairSet, PairWriter
+from transporter.data.play import Offer, Sampler, Trajectory, halves, offers, offset, trajectories
 from transporter.envs.registry import make_vector
 
-Sampler = Callable[[int, np.random.Generator], tuple[int, int]]
 Choice = Callable[[UInt8[np.ndarray, "n 2 h w 3"], np.random.Generator], Int[np.ndarray, "n"]]  # slots, -1 for none
 MakeEnv = Callable[[str, int, int, int], VectorEnv]
 
 # Every copy of an environment plays this many trajectories from its reset, so that late parts of a game are seen.
 SEGMENT = 32
-
-
-class Trajectory(NamedTuple):
-    """Consecutive frames of one episode, and all environment steps so far; a view, good until the next is asked for."""
-
-    frames: UInt8[np.ndarray, "t h w 3"]
-    steps: int
-    pairs: int = 1  # how many to take from it
-
-
-class Offer(NamedTuple):
-    """A pair for the set, the number of its trajectory in the segment, and the steps of the segment so far."""
-
-    pair: UInt8[np.ndarray, "2 h w 3"]
-    trajectory: int
-    steps: int
 
 
 class Progress(NamedTuple):
@@ -55,6 +41,22 @@ class Progress(NamedTuple):
     taken: int  # pairs that this run put into the set, those overwritten since included
 
 
+class Generators(NamedTuple):
+    """A segment's own sources of chance."""
+
+    play: np.random.Generator
+    pick: np.random.Generator
+    select: np.random.Generator
+
+
+class SegmentEnd(NamedTuple):
+    """A segment has been offered whole: what the set rests on when it is committed."""
+
+    steps: int
+    trajectories: int
+    complete: bool
+
+
 class Source(Protocol):
     """What plays: an environment or some videos, in segments of so many steps."""
 
@@ -63,50 +65,8 @@ class Source(Protocol):
     def ahead(self, done: int) -> int:
         """Steps of the segment that begins after `done` steps; 0 at the end."""
 
-    def play(self, done: int, rng: np.random.Generator) -> Iterator[Trajectory]:
+    def play(self, done: int, rng: np.random.Generator) -> Generator[Trajectory]:
         """The trajectories of that segment."""
-
-
-def halves(length: int, rng: np.random.Generator) -> tuple[int, int]:
-    """One frame of the first half, one of the second (Appendix B)."""
-    return int(rng.integers(length // 2)), int(rng.integers(length // 2, length))
-
-
-def offset(length: int, rng: np.random.Generator, low: int = 1, high: int = 20) -> tuple[int, int]:
-    """Two frames low..high steps apart, or less where the trajectory is short; never the same one twice (§4)."""
-    gap = int(rng.integers(min(low, length - 1), min(high, length - 1) + 1))
-    start = int(rng.integers(length - gap))
-    return start, start + gap
-
-
-def trajectories(
-    env: VectorEnv, rng: np.random.Generator, length: int = 100, steps: int | None = None, pairs: int = 1
-) -> Iterator[Trajectory]:
-    """Play a uniform random policy, `steps` frames in each copy or for ever, and cut the play into trajectories."""
-    count, actions = env.num_envs, int(env.single_action_space.n)  # type: ignore[attr-defined]
-    frames, _ = env.reset(seed=int(rng.integers(2**31 - count)))
-    kept = np.empty((count, length, *frames.shape[1:]), np.uint8)
-    filled = np.zeros(count, np.int64)
-    ended = np.zeros(count, bool)
-    every = np.arange(count)
-    for step in itertools.count(1) if steps is None else range(1, steps + 1):
-        kept[every, filled] = frames
-        filled += 1
-        for one in np.flatnonzero(ended | (filled == length)):
-            yield Trajectory(kept[one, : filled[one]], step * count, pairs)
-            filled[one] = 0
-        if step != steps:
-            # The step after an end ignores its action and shows the first frame of the next episode.
-            frames, _, terminated, truncated, _ = env.step(rng.integers(actions, size=count))
-            ended = terminated | truncated
-
-
-def offers(source: Iterator[Trajectory], sample: Sampler, rng: np.random.Generator) -> Iterator[Offer]:
-    """Pairs of each trajectory, in the order of time, no pair twice."""
-    for number, (frames, steps, pairs) in enumerate(source):
-        if len(frames) >= 2:  # an episode may end on the first step of a trajectory
-            for i, j in sorted({sample(len(frames), rng) for _ in range(pairs)}):
-                yield Offer(frames[[i, j]], number, steps)
 
 
 class RandomPlay:
@@ -119,7 +79,7 @@ class RandomPlay:
         each = min(SEGMENT * self.settings.length, (self.steps - done) // self.env.num_envs)
         return each * self.env.num_envs if each >= self.settings.length else 0
 
-    def play(self, done: int, rng: np.random.Generator) -> Iterator[Trajectory]:
+    def play(self, done: int, rng: np.random.Generator) -> Generator[Trajectory]:
         each = self.ahead(done) // self.env.num_envs
         return trajectories(self.env, rng, self.settings.length, each, self.settings.per_trajectory)
 
@@ -138,57 +98,79 @@ def collect(
     with PairSet.create(path, settings) as writer:
         if not writer.manifest.complete:
             with closing(make_env(settings.environment, count, settings.size, settings.seed)) as env:
-                fill(writer, RandomPlay(env, settings), progress, device)
+                fill(writer, RandomPlay(env, settings), progress, choice(writer, device))
     return PairSet.open(path)
 
 
 def fill(
-    writer: PairWriter,
-    source: Source,
-    progress: Callable[[Progress], None] | None = None,
-    device: torch.device | str | None = None,
+    writer: PairWriter, source: Source, progress: Callable[[Progress], None] | None = None, choose: Choice | None = None
 ) -> None:
     """Run segments from the first that is not committed until the source ends or the set wants no more."""
-    choose = _diverse_choice(writer, device) if writer.settings.diverse else _first_come(writer)
-    complete = False
-    while not complete:
-        done = writer.manifest
-        seen = _segment(writer, source, choose, progress or (lambda _: None))
-        steps = done.steps + source.ahead(done.steps)
-        full = len(writer) == writer.settings.pairs and not writer.settings.diverse
-        complete = full or not source.ahead(steps)
-        writer.commit(steps, done.trajectories + seen, complete)
+    choose = choose or choice(writer)
+    with ahead(_played(source, writer.settings, writer.manifest), ROUND) as waiting:
+        complete = False
+        while not complete:
+            end = _take_in(writer, waiting, choose, progress or (lambda _: None), source.steps)
+            complete = end.complete
+            writer.commit(*end)
 
 
-def _segment(writer: PairWriter, source: Source, choose: Choice, progress: Callable[[Progress], None]) -> int:
-    """Play one segment and store what is chosen of it; the number of trajectories seen."""
-    settings, done = writer.settings, writer.manifest
-    play, pick, select = np.random.default_rng([settings.seed, done.segments]).spawn(3)
+def _played(source: Source, settings: CollectSettings, done: Manifest) -> Generator[Offer | SegmentEnd]:
+    """All that is offered from here on: segment after segment, with a mark after each."""
     sample: Sampler = halves if settings.sampler == "halves" else partial(offset, high=settings.max_offset)
-    room = None if settings.diverse else settings.pairs - len(writer)
-    seen = 0
+    steps, seen, held = done.steps, done.trajectories, len(done.live)
+    complete = False
+    for segment in itertools.count(done.segments):
+        chance = _generators(settings, segment)
+        room = None if settings.diverse else settings.pairs - held
+        last = -1
+        with closing(source.play(steps, chance.play)) as played:
+            for offer in itertools.islice(offers(played, sample, chance.pick), room):
+                yield offer
+                last, held = offer.trajectory, held + 1
+        steps, seen = steps + source.ahead(steps), seen + last + 1
+        full = held == settings.pairs and not settings.diverse
+        complete = full or not source.ahead(steps)
+        yield SegmentEnd(steps, seen, complete)
+        if complete:
+            return
 
-    def told(offer: Offer) -> Offer:
-        progress(Progress(done.steps + offer.steps, source.steps, len(writer), writer.appended))
-        return offer
 
-    # The next round is played while the last one is weighed.
-    with ahead(itertools.islice(offers(source.play(done.steps, play), sample, pick), room), ROUND) as waiting:
-        while batch := list(map(told, itertools.islice(waiting, ROUND))):
+def _take_in(
+    writer: PairWriter,
+    waiting: Iterator[Offer | SegmentEnd],
+    choose: Choice,
+    progress: Callable[[Progress], None],
+    of: int,
+) -> SegmentEnd:
+    """Weigh what one segment offers, in rounds, and store what is chosen."""
+    done = writer.manifest
+    select = _generators(writer.settings, done.segments).select
+    batch: list[Offer] = []
+    for item in waiting:
+        if isinstance(item, Offer):
+            progress(Progress(done.steps + item.steps, of, len(writer), writer.appended))
+            batch.append(item)
+        if len(batch) == ROUND or (batch and isinstance(item, SegmentEnd)):
             for offer, slot in zip(batch, choose(np.stack([o.pair for o in batch]), select), strict=True):
                 if slot >= 0:
                     writer.append(offer.pair, int(slot), done.trajectories + offer.trajectory)
-            seen = batch[-1].trajectory + 1
-    return seen
+            batch = []
+        if isinstance(item, SegmentEnd):
+            return item
+    raise AssertionError("a segment has an end")
 
 
-def _diverse_choice(writer: PairWriter, device: torch.device | str | None) -> Choice:
+def _generators(settings: CollectSettings, segment: int) -> Generators:
+    return Generators(*np.random.default_rng([settings.seed, segment]).spawn(3))
+
+
+def choice(writer: PairWriter, device: torch.device | str | None = None) -> Choice:
+    """How the settings want pairs chosen: the unusual ones, or those that come first."""
+    if not writer.settings.diverse:
+        return lambda pairs, rng: np.arange(len(writer), len(writer) + len(pairs))
     side = min(SIDE, writer.settings.size)
     buffer = DiverseBuffer(writer.settings.pairs, 2 * side * side, device)
     for block in writer.committed():
         buffer.fill(gray_copy(block))
     return lambda pairs, rng: buffer.offer(gray_copy(pairs), rng)
-
-
-def _first_come(writer: PairWriter) -> Choice:
-    return lambda pairs, rng: np.arange(len(writer), len(writer) + len(pairs))

@@ -8,13 +8,13 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from jaxtyping import Float64, Int, Int8, Int32, UInt8
+from jaxtyping import Float32, Int, Int8, Int32, UInt8
 from torch import Tensor
 
 SIDE = 64  # of the gray copy (Appendix B)
 CHANCE = 0.05  # that a pair is overwritten whatever the distances say (Appendix B)
 ROUND = 256  # offers that are weighed against one state of the buffer
-BLOCK = 4096  # pairs of the buffer that are unpacked at a time: 134 MB of floats
+BLOCK = 4096  # pairs of the buffer that are looked at together: where they must become floats, 134 MB of them
 # Sums of this many products of numbers in -128..127 stay within 2^24, where float32 still counts in whole numbers.
 EXACT = 1024
 SELF = torch.iinfo(torch.int32).max
@@ -22,19 +22,21 @@ SELF = torch.iinfo(torch.int32).max
 
 def gray_copy(pairs: UInt8[np.ndarray, "n 2 h w 3"]) -> UInt8[np.ndarray, "n d"]:
     """Both frames of each pair in gray, averaged by area to at most 64×64, in one row."""
-    luma = (pairs.astype(np.uint16) @ np.array([77, 150, 29], np.uint16)) >> 8  # Rec. 601 in 256ths
-    weights = _area_counts(pairs.shape[-2], min(SIDE, pairs.shape[-2]))
-    # Whole numbers in float64: exact in any order of summation, and a fast matrix product.
-    sums = weights @ luma.astype(np.float64) @ weights.T
-    return (sums // weights[0].sum() ** 2).astype(np.uint8).reshape(len(pairs), -1)
+    # Whole numbers all the way, in the smallest floats that hold them: exact in any order, and fast matrix products.
+    luma = np.floor(pairs.astype(np.float32) @ np.array([77, 150, 29], np.float32) / 256)  # Rec. 601 in 256ths
+    side = pairs.shape[-2]
+    weights = _area_counts(side, min(SIDE, side))
+    lines = weights @ luma  # up to 255 · side
+    sums = (lines if 255 * side**2 < 2**24 else lines.astype(np.float64)) @ weights.T
+    return np.floor(sums / side**2).astype(np.uint8).reshape(len(pairs), -1)
 
 
 @lru_cache(maxsize=8)
-def _area_counts(before: int, after: int) -> Float64[np.ndarray, "after before"]:
+def _area_counts(before: int, after: int) -> Float32[np.ndarray, "after before"]:
     """How much of each old cell lies in each new one, in units of 1/after of an old cell."""
     new, old = np.arange(after)[:, None], np.arange(before)[None, :]
     overlap = np.minimum((new + 1) * before, (old + 1) * after) - np.maximum(new * before, old * after)
-    return np.clip(overlap, 0, None).astype(np.float64)
+    return np.clip(overlap, 0, None).astype(np.float32)
 
 
 class DiverseBuffer:
@@ -101,8 +103,19 @@ def _squares(points: Int8[Tensor, "m d"]) -> Int32[Tensor, "m"]:
 
 
 def _dots(a: Int8[Tensor, "m d"], b: Int8[Tensor, "n d"]) -> Int32[Tensor, "m n"]:
-    """a @ b.T without an error: float32 products over few enough dimensions at a time, added up as integers."""
+    """a @ b.T without an error: as integers where the hardware can, otherwise by floats of which few are added up."""
+    fits = a.shape[1] % 8 == 0 and (a.is_cpu or (len(a) > 16 and len(b) % 8 == 0))  # torch's own conditions
+    if fits and _multiplies_bytes(a.device.type):
+        return torch._int_mm(a, b.T)
     total = torch.zeros(len(a), len(b), dtype=torch.int32, device=a.device)
     for left, right in zip(a.split(EXACT, 1), b.split(EXACT, 1), strict=True):
         total += (left.float() @ right.float().T).to(torch.int32)
     return total
+
+
+@lru_cache(maxsize=8)
+def _multiplies_bytes(kind: str) -> bool:
+    """CPUs without VNNI would add bytes up with saturation, or one by one."""
+    if kind == "cuda":
+        return torch.cuda.get_device_capability() >= (7, 5) and torch.version.hip is None
+    return kind == "cpu" and torch.backends.mkldnn.is_available() and torch.cpu._is_vnni_supported()

@@ -177,6 +177,7 @@ class AtariVector(VectorWrapper):
 
     def __init__(self, env: AtariVectorEnv, seed: int) -> None:
         super().__init__(env)
+        self._emulators = env
         self._seed: int | None = seed
         shape = env.single_observation_space.shape[1:]
         self.single_observation_space = gymnasium.spaces.Box(0, 255, shape, np.uint8)
@@ -191,7 +192,16 @@ class AtariVector(VectorWrapper):
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         """As gymnasium says; the rewards are scores gained, not clipped."""
-        observations, rewards, terminated, truncated, info = self.env.step(actions)
+        self.step_async(actions)
+        return self.step_wait()
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Begin a step: the games play it in their threads until step_wait() asks for the outcome."""
+        self._emulators.send(actions)
+
+    def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
+        """What step() returns; the frames are the caller's to keep."""
+        observations, rewards, terminated, truncated, info = self._emulators.recv()
         return observations[:, 0], rewards.astype(np.float64), terminated, truncated, info
 
 

@@ -16,9 +16,13 @@ from transporter.files import replacing
 from transporter.frames import resize_tensor
 from transporter.models.factory import ModelConfig, build
 from transporter.models.keynet import gaussian_heatmaps
+from transporter.models.swift import Graphs, Infer, swift
 
 FORMAT = 1
+BATCH, GPU_BATCH = 64, 512  # frames at a time, unless told otherwise: what fits a cache, and what fills a card …
+BYTES = 64 * 2**20  # … or fewer of them where they are large
 Frames = UInt8[np.ndarray, "t h w 3"]
+Precision = Literal["auto", "fp32", "bf16"]
 
 
 class DetectorNet(nn.Module):
@@ -30,6 +34,10 @@ class DetectorNet(nn.Module):
         self.pixels, self.keypoints = model.pixels, model.keypoints
         self.features = model.features if config.has_features else None
         self.sigma = config.sigma
+
+    def points(self, frames: Float[Tensor, "b H W 3"]) -> Float[Tensor, "b k 2"]:
+        """Without the features, which cost as much again."""
+        return self.keypoints(self.pixels.encode(frames))
 
     def forward(self, frames: Float[Tensor, "b H W 3"]) -> tuple[Float[Tensor, "b k 2"], Float[Tensor, "b k d"]]:
         x = self.pixels.encode(frames)
@@ -52,11 +60,19 @@ def features_under(
 class Detector:
     """Keypoints of frames of any size; the same network however it was stored."""
 
-    def __init__(self, config: ModelConfig, card: dict[str, Any] | None = None, device: str | None = None) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        card: dict[str, Any] | None = None,
+        device: str | None = None,
+        precision: Precision = "auto",  # auto: bf16 on a GPU; coordinates are in fp32 whatever the layers run in
+    ) -> None:
         self.config = config
         self.card = card or {}
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.precision = precision
         self.net = DetectorNet(config).eval().to(self.device)
+        self._fast: _Fast | None = None
 
     @property
     def keypoints(self) -> int:
@@ -70,39 +86,57 @@ class Detector:
 
     @overload
     def __call__(
-        self, frames: Frames, *, features: Literal[False] = False, batch: int = 64
+        self, frames: Frames, *, features: Literal[False] = False, batch: int | None = None
     ) -> Float32[np.ndarray, "t k 2"]: ...
     @overload
     def __call__(
-        self, frames: Frames, *, features: Literal[True], batch: int = 64
+        self, frames: Frames, *, features: Literal[True], batch: int | None = None
     ) -> tuple[Float32[np.ndarray, "t k 2"], Float32[np.ndarray, "t k d"]]: ...
-    @torch.inference_mode()
-    def __call__(self, frames: Frames, *, features: bool = False, batch: int = 64) -> Any:
+    def __call__(self, frames: Frames, *, features: bool = False, batch: int | None = None) -> Any:
         """(T, H, W, 3) uint8 → (T, K, 2) float32, (x, y) in [-1, 1]; with features, also (T, K, D)."""
         frames = np.asarray(frames)
         if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8:
             raise InputError(f"frames must be (T, H, W, 3) uint8, not {frames.shape} {frames.dtype}")
-        size = self.feature_size if features else 0
-        points, under = [], []
-        for start in range(0, len(frames), batch):
-            values = self._values(frames[start : start + batch])
-            if features:
-                p, f = self.net(values)
-                under.append(f.cpu())
-            else:
-                p = self.net.keypoints(self.net.pixels.encode(values))
-            points.append(p.cpu())
-        empty = torch.zeros(0, self.keypoints, 2)
-        found = torch.cat([empty, *points]).numpy()
+        if batch is None:
+            most = GPU_BATCH if self.device.type == "cuda" else BATCH
+            batch = max(1, min(most, BYTES // max(1, frames[:1].nbytes)))
+        parts = [torch.from_numpy(np.ascontiguousarray(frames[i : i + batch])) for i in range(0, len(frames), batch)]
+        # All of it is on its way before the first answer is asked for.
+        found = [self._found(part.to(self.device, non_blocking=True), features) for part in parts]
+        points = torch.cat([torch.zeros(0, self.keypoints, 2, device=self.device), *(f[0] for f in found)])
         if not features:
-            return found
-        return found, torch.cat([torch.zeros(0, self.keypoints, size), *under]).numpy()
+            return points.cpu().numpy()
+        empty = torch.zeros(0, self.keypoints, self.feature_size, device=self.device)
+        return points.cpu().numpy(), torch.cat([empty, *(f[1] for f in found)]).cpu().numpy()
 
-    def _values(self, frames: Frames) -> Float[Tensor, "t size size 3"]:
-        tensor = torch.from_numpy(np.ascontiguousarray(frames)).to(self.device)
-        return resize_tensor(tensor, self.config.size, self.config.size)
+    @overload
+    def tensor(
+        self, frames: UInt8[Tensor, "t h w 3"], *, features: Literal[False] = False
+    ) -> Float32[Tensor, "t k 2"]: ...
+    @overload
+    def tensor(
+        self, frames: UInt8[Tensor, "t h w 3"], *, features: Literal[True]
+    ) -> tuple[Float32[Tensor, "t k 2"], Float32[Tensor, "t k d"]]: ...
+    def tensor(self, frames: UInt8[Tensor, "t h w 3"], *, features: bool = False) -> Any:
+        """The same for a tensor on the detector's device, all in one batch; what it gives stays there.
 
-    @torch.inference_mode()
+        Nothing here waits for a GPU: the answer can go into a policy's network before it has been worked out.
+        """
+        if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != torch.uint8:
+            raise InputError(f"frames must be (T, H, W, 3) uint8, not {tuple(frames.shape)} {frames.dtype}")
+        if frames.device.type != self.device.type:
+            raise InputError(f"frames are on {frames.device}, the detector is on {self.device}")
+        found = self._found(frames, features)
+        return found if features else found[0]
+
+    @torch.no_grad()  # not inference_mode: what comes out may go into a network that learns
+    def _found(self, frames: UInt8[Tensor, "t h w 3"], features: bool) -> tuple[Tensor, ...]:
+        if features:
+            _ = self.feature_size  # or say that there are none
+        if self._fast is None or self._fast.of != _state(self):
+            self._fast = _Fast(self)
+        return (self._fast.both if features else self._fast.points)(frames)
+
     def heatmaps(self, frames: Frames) -> Float32[np.ndarray, "t k h w"]:
         """The Gaussians that transport features, at the feature map's resolution."""
         points = torch.from_numpy(self(frames))
@@ -155,3 +189,28 @@ class Detector:
         except (KeyError, RuntimeError) as error:
             raise InputError(f"the weights do not fit their configuration: {str(error).splitlines()[0]}") from error
         return detector
+
+
+class _Fast:
+    """The detector's net made fast, for the weights that it has now."""
+
+    def __init__(self, detector: Detector) -> None:
+        on_gpu = detector.device.type == "cuda"
+        self.of = _state(detector)
+        self.size = detector.config.size
+        self.net = swift(detector.net, detector.precision == "bf16" or (detector.precision == "auto" and on_gpu))
+        self.points: Infer = self._points
+        self.both: Infer = self._both
+        if on_gpu:
+            self.points, self.both = Graphs(self._points, self.size), Graphs(self._both, self.size)
+
+    def _points(self, frames: UInt8[Tensor, "t h w 3"]) -> tuple[Tensor, ...]:
+        return (self.net.points(resize_tensor(frames, self.size, self.size)),)
+
+    def _both(self, frames: UInt8[Tensor, "t h w 3"]) -> tuple[Tensor, ...]:
+        return self.net(resize_tensor(frames, self.size, self.size))
+
+
+def _state(detector: Detector) -> tuple[object, ...]:
+    """Changes whenever a weight does, or the precision."""
+    return detector.precision, *(t._version for t in (*detector.net.parameters(), *detector.net.buffers()))

@@ -72,7 +72,8 @@ class ModelConfig:
 
 
 def _shape(data: dict[str, Any]) -> Shape:
-    return Shape(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
+    values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in data.items()}
+    return Shape(**values)
 
 
 def build(config: ModelConfig) -> Model:

@@ -1,0 +1,88 @@
+"""What one would write first: the same networks in plain PyTorch, fp32, eager, NCHW. Benchmarks measure against it."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transporter.models.blocks import Shape
+
+
+def block(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Sequential:
+    convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU())
+
+
+def encoder(shape: Shape) -> nn.Sequential:
+    inputs = (3, *shape.filters)
+    return nn.Sequential(*map(block, inputs, shape.filters, shape.kernels, shape.strides))
+
+
+def decoder(shape: Shape) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    inputs = shape.filters[-1]
+    if shape.refine is not None:
+        for index, filters in enumerate(shape.refine):
+            layers += [nn.Upsample(scale_factor=2, mode="bilinear")] * (index > 0) + [block(inputs, filters, 3)]
+            inputs = filters
+        return nn.Sequential(*layers, nn.Conv2d(inputs, 3, 3, padding=1))
+    for index in reversed(range(1, len(shape.filters))):
+        layers += [nn.Upsample(scale_factor=2, mode="bilinear")] * (shape.strides[index] == 2)
+        layers += [block(inputs, shape.filters[index - 1], shape.kernels[index])]
+        inputs = shape.filters[index - 1]
+    return nn.Sequential(*layers, nn.Conv2d(inputs, 3, shape.kernels[0], padding=shape.kernels[0] // 2))
+
+
+class PlainDetector(nn.Module):
+    """Frames (b, H, W, 3) uint8 to points (b, k, 2)."""
+
+    def __init__(self, shape: Shape, keypoints: int) -> None:
+        super().__init__()
+        self.encoder = encoder(shape)
+        self.head = nn.Conv2d(shape.filters[-1], keypoints, 1)
+
+    def coordinates(self, x: Tensor) -> Tensor:
+        maps = self.head(self.encoder(x))
+        found = []
+        for other in (2, 3):
+            along = maps.mean(other).softmax(-1)
+            found.append((along * torch.linspace(-1, 1, along.shape[-1], device=x.device)).sum(-1))
+        return torch.stack(found, -1)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        return self.coordinates(frames.permute(0, 3, 1, 2).contiguous().float() / 255)
+
+
+class PlainTransporter(nn.Module):
+    """Two batches of frames (b, H, W, 3) uint8 to the loss."""
+
+    def __init__(self, shape: Shape, keypoints: int, sigma: float = 0.1) -> None:
+        super().__init__()
+        self.features = encoder(shape)
+        self.keypoints = PlainDetector(shape, keypoints)
+        self.refine = decoder(shape)
+        self.sigma = sigma
+
+    def heat(self, points: Tensor, side: int) -> Tensor:
+        axis = torch.linspace(-1, 1, side, device=points.device)
+        x, y = (torch.exp(-(((axis - points[..., i, None]) / self.sigma) ** 2)) for i in (0, 1))
+        return 1 - (1 - y[..., :, None] * x[..., None, :]).prod(1, keepdim=True)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        x_s, x_t = (f.permute(0, 3, 1, 2).contiguous().float() / 255 for f in (source, target))
+        with torch.no_grad():
+            features_s, points_s = self.features(x_s), self.keypoints.coordinates(x_s)
+        features_t, points_t = self.features(x_t), self.keypoints.coordinates(x_t)
+        h_s, h_t = (self.heat(points, features_t.shape[-1]) for points in (points_s, points_t))
+        moved = (1 - h_s) * (1 - h_t) * features_s + h_t * features_t
+        return F.mse_loss(self.refine(moved), x_t)
+
+
+def flops(shape: Shape, size: int) -> int:
+    """Multiplications and additions of Φ (or of Ψ, but for its head) on one frame."""
+    total, side = 0, size
+    for inputs, outputs, kernel, stride in zip(
+        (3, *shape.filters), shape.filters, shape.kernels, shape.strides, strict=False
+    ):
+        side //= stride
+        total += 2 * side * side * inputs * outputs * kernel * kernel
+    return total
