@@ -1,15 +1,22 @@
-"""Training steps per second on one GPU: plain, captured as a CUDA graph, compiled and captured.
+"""Training steps per second on one GPU: plain PyTorch, our plain step, the captured one, and several models at once.
 
-python benchmarks/gpu.py --out results/speed/training.json
+    python benchmarks/gpu.py --out results/speed/training.json
+
+A step rebuilds 64 frames. One way, they are the later frames of 64 pairs; both ways, both frames of 32 pairs, so that
+each frame is encoded once. The floor is what the arithmetic alone takes at the card's peak, or what moving the maps
+takes at its bandwidth where norms are not part of the convolutions, whichever is longer.
 """
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import tyro
+from plain import PlainTransporter, flops, maps
 
 from transporter.models.blocks import NOTEBOOK, PAPER, SMALL, Shape
 from transporter.models.factory import ModelConfig
@@ -19,61 +26,125 @@ from transporter.training.config import TrainConfig
 from transporter.training.learner import Hardware, Learner
 from transporter.training.loop import updates
 
-WAYS = {
-    "fp32": Hardware(precision="fp32", graph=False),
-    "bf16": Hardware(graph=False),
-    "bf16 graph": Hardware(),
-    "bf16 compiled graph": Hardware(compile=True),
-}
+BATCH = 64
 CASES: dict[str, tuple[Shape, int, int]] = {
     "paper 128×128 K=10": (PAPER, 128, 10),
     "notebook 80×80 K=3": (NOTEBOOK, 80, 3),
     "small 80×80 K=3": (SMALL, 80, 3),
 }
+PEAK, BANDWIDTH = 989e12, 4.8e12  # an H200's: bf16 operations and bytes in a second (its data sheet)
 
 
-def rate(shape: Shape, size: int, keypoints: int, hardware: Hardware, seconds: float) -> dict[str, float]:
-    """Steps per second after warming up, seconds until the first steps were done, and peak memory."""
-    config = TrainConfig(model=ModelConfig(keypoints=keypoints, size=size, shape=shape), steps=10**9)
-    torch.cuda.reset_peak_memory_stats()
-    begun = time.perf_counter()
-    learner = Learner(config, hardware)
-    pairs = np.random.default_rng(0).integers(0, 256, (512, 2, size, size, 3), dtype=np.uint8)
-    pixels = ResidentPairs(pairs, learner.device)
-    steps = updates(learner, Sampler(np.arange(512), config.batch, 0), pixels, 0, config.steps)
-    for _ in range(10):
-        next(steps)
-    torch.cuda.synchronize()
-    ready = time.perf_counter()
-    done = 0
-    while time.perf_counter() - ready < seconds:
-        for _ in range(20):
-            next(steps)
+def plain(shape: Shape, size: int, keypoints: int, seed: int) -> Iterator[object]:
+    """fp32, NCHW, eager, batches from a DataLoader: what one would write first."""
+    torch.backends.cudnn.allow_tf32 = False
+    torch.manual_seed(seed)
+    model = PlainTransporter(shape, keypoints).cuda()
+    optimiser = torch.optim.Adam(model.parameters(), 1e-3)
+    pairs = torch.utils.data.TensorDataset(torch.from_numpy(some_pairs(size)))
+    while True:
+        for (batch,) in torch.utils.data.DataLoader(pairs, BATCH, shuffle=True, pin_memory=True):
+            source, target = batch.cuda(non_blocking=True).unbind(1)
+            optimiser.zero_grad()
+            loss = model(source, target)
+            loss.backward()
+            optimiser.step()
+            yield loss
+
+
+def ours(hardware: Hardware, both_ways: bool) -> Callable[[Shape, int, int, int], Iterator[object]]:
+    def steps(shape: Shape, size: int, keypoints: int, seed: int) -> Iterator[object]:
+        torch.backends.cudnn.allow_tf32 = True
+        model = ModelConfig(keypoints=keypoints, size=size, shape=shape)
+        config = TrainConfig(model=model, batch=BATCH, both_ways=both_ways, steps=10**9, seed=seed)
+        learner = Learner(config, hardware)
+        pairs = some_pairs(size)
+        sampler = Sampler(np.arange(len(pairs)), config.pairs, seed)
+        return updates(learner, sampler, ResidentPairs(pairs, learner.device), 0, config.steps)
+
+    return steps
+
+
+WAYS: dict[str, Callable[[Shape, int, int, int], Iterator[object]]] = {
+    "plain PyTorch, fp32": plain,
+    "not captured": ours(Hardware(graph=False), both_ways=False),
+    "captured": ours(Hardware(), both_ways=False),
+    "captured, both ways": ours(Hardware(), both_ways=True),
+}
+
+
+def some_pairs(size: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (512, 2, size, size, 3), dtype=np.uint8)
+
+
+def rate(trainings: list[Iterator[object]], seconds: float) -> float:
+    """Steps per second of all trainings together, in turns, each on a stream of its own where there are several."""
+    streams = [torch.cuda.Stream() for _ in trainings] if len(trainings) > 1 else [None]
+    done, begun = 0, time.perf_counter()
+    while time.perf_counter() - begun < seconds:
+        for _ in range(10):
+            for training, stream in zip(trainings, streams, strict=True):
+                with torch.cuda.stream(stream) if stream else nullcontext():
+                    next(training)
         torch.cuda.synchronize()
-        done += 20
-    spent = time.perf_counter() - ready
-    memory = torch.cuda.max_memory_allocated() / 2**30
-    return {
-        "steps_per_second": round(done / spent, 1),
-        "start_seconds": round(ready - begun, 1),
-        "peak_gib": round(memory, 2),
-    }
+        done += 10 * len(trainings)
+    return done / (time.perf_counter() - begun)
 
 
-def main(out: Path, seconds: float = 4.0, cases: str = "", ways: str = "") -> None:
+def floor(shape: Shape, size: int, both_ways: bool) -> dict[str, float]:
+    """Least seconds of a step. Sums are three times as many where something is learnt as where nothing is.
+
+    Forwards a map is written, read for its statistics, read and written by norm and ReLU, and read by the next layer;
+    backwards its gradient is written and read twice, as is the map, and the gradient before the norm is written, and
+    read with the layer's input by the two convolutions: five and nine times two bytes.
+    """
+    given = 0 if both_ways else 2  # Φ and Ψ of the source; those of the target and the decoder learn
+    operations = BATCH * ((given + 3 * 2) * flops(shape, size) + 3 * flops(shape, size, decoder=True))
+    moved = BATCH * 2 * ((given * 5 + 2 * 14) * maps(shape, size) + 14 * maps(shape, size, decoder=True))
+    return {"operations": operations / PEAK, "bytes": moved / BANDWIDTH}
+
+
+def main(out: Path, seconds: float = 3.0, cases: str = "", ways: str = "", together: int = 8) -> None:
     """Measure every case in every way (or those named, by the start of their names, separated by commas)."""
-    details: dict[str, Any] = {}
-    for case, parts in CASES.items():
-        for way, hardware in WAYS.items():
-            if case.startswith(tuple(cases.split(","))) and (not ways or way in ways.split(",")):
-                found = rate(*parts, hardware, seconds)
-                details[f"{case}, {way}"] = found
-                print(f"{case:26} {way:20} {found}", flush=True)
+    details: dict[str, dict[str, Any]] = {}
+    chosen = {c: parts for c, parts in CASES.items() if c.startswith(tuple(cases.split(",")))}
+    for case, parts in chosen.items():
+        for way, make in WAYS.items():
+            if ways and not way.startswith(tuple(ways.split(","))):
+                continue
+            torch.cuda.reset_peak_memory_stats()
+            begun = time.perf_counter()
+            training = make(*parts, 0)
+            for _ in range(10):
+                next(training)
+            torch.cuda.synchronize()
+            ready = time.perf_counter() - begun
+            found = {"steps/s": rate([training], seconds), "seconds to start": ready}
+            found["peak GiB"] = torch.cuda.max_memory_allocated() / 2**30
+            if way != "plain PyTorch, fp32":
+                least = max(floor(parts[0], parts[1], "both" in way).values())
+                found["of the floor"] = least * found["steps/s"]
+            details[f"{case}, {way}"] = found
+            del training
+            torch.cuda.empty_cache()
+        if together > 1 and parts[1] == 80 and not ways:
+            several = [WAYS["captured, both ways"](*parts, seed) for seed in range(together)]
+            for training in several:
+                for _ in range(3):
+                    next(training)
+            torch.cuda.synchronize()
+            all_of_them = rate(several, seconds)
+            alone = details[f"{case}, captured, both ways"]["steps/s"]
+            details[f"{case}, {together} together"] = {"steps/s": all_of_them, "against one": all_of_them / alone}
+            del several
+            torch.cuda.empty_cache()
+    for name, found in details.items():
+        print(f"{name:44} " + "  ".join(f"{what} {value:.2f}" for what, value in found.items()), flush=True)
     Result(
         name="training speed on one GPU",
-        figures={f"{name}: {k}": v for name, found in details.items() for k, v in found.items()},
-        config={"batch": 64, "seconds": seconds},
-        seeds={},
+        figures={f"{name}: {k}": round(v, 3) for name, found in details.items() for k, v in found.items()},
+        config={"batch": BATCH, "seconds": seconds},
+        seeds={"pairs": 0},
     ).write(out)
 
 

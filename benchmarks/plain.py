@@ -77,12 +77,29 @@ class PlainTransporter(nn.Module):
         return F.mse_loss(self.refine(moved), x_t)
 
 
-def flops(shape: Shape, size: int) -> int:
-    """Multiplications and additions of Φ (or of Ψ, but for its head) on one frame."""
-    total, side = 0, size
-    for inputs, outputs, kernel, stride in zip(
-        (3, *shape.filters), shape.filters, shape.kernels, shape.strides, strict=False
-    ):
+def layers(shape: Shape, size: int, decoder: bool = False) -> list[tuple[int, int, int, int]]:
+    """(side of the output, inputs, outputs, kernel) of Φ's layers (Ψ's too, but for its head), or of the decoder's."""
+    found, side = [], size
+    channels = (3, *shape.filters)
+    for inputs, outputs, kernel, stride in zip(channels, shape.filters, shape.kernels, shape.strides, strict=False):
         side //= stride
-        total += 2 * side * side * inputs * outputs * kernel * kernel
-    return total
+        found.append((side, inputs, outputs, kernel))
+    if not decoder:
+        return found
+    if shape.refine is None:  # Φ backwards: a layer's output is as large as its twin's input
+        return [(side * stride, o, i, k) for (side, i, o, k), stride in zip(found, shape.strides, strict=True)]
+    inputs, refining = shape.filters[-1], []
+    for index, filters in enumerate(shape.refine):
+        refining.append((side * 2**index, inputs, filters, 3))
+        inputs = filters
+    return [*refining, (size, inputs, 3, 3)]
+
+
+def flops(shape: Shape, size: int, decoder: bool = False) -> int:
+    """Multiplications and additions on one frame."""
+    return sum(2 * side * side * i * o * k * k for side, i, o, k in layers(shape, size, decoder))
+
+
+def maps(shape: Shape, size: int, decoder: bool = False) -> int:
+    """Numbers in all the layers' outputs for one frame."""
+    return sum(side * side * o for side, _, o, _ in layers(shape, size, decoder))
