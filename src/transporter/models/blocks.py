@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transporter.models.convolutions import BlockConv, ColumnConv, DoublingConv, FrameConv
+from transporter.models.convolutions import BlockConv, ColumnConv, DoublingConv, FrameConv, PlainConv
 from transporter.models.norm_relu import norm_relu
 
 Norm = Literal["batch", "instance", "layer"]
@@ -89,7 +89,7 @@ def conv(inputs: int, outputs: int, kernel: int, stride: int = 1, bias: bool = F
         return BlockConv(inputs, outputs, kernel, bias)
     if stride == 1 and few < 64:
         return ColumnConv(inputs, outputs, kernel, columns=4 if few < 32 else 2, bias=bias)
-    return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=bias)
+    return PlainConv(inputs, outputs, kernel, stride, padding=kernel // 2, bias=bias)
 
 
 def conv_block(inputs: int, outputs: int, kernel: int, stride: int, norm: Norm) -> ConvBlock:

@@ -4,6 +4,8 @@ Each layer here has the weights of the plain one; the kernel that runs on a GPU 
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,23 +16,113 @@ from torch.nn import functional as F
 from transporter.models.fused import HAS_TRITON
 
 
-class Rearrange(torch.autograd.Function):
-    """Weights at the places that an index tells, zeros at -1; each weight is at equally many places."""
+class Convolve(torch.autograd.Function):
+    """A convolution by a kernel that a layer makes of its weights; their gradient is worked out aside.
+
+    Nothing waits for the gradient of weights but the optimiser, while the gradient of x is waited for by all layers
+    before; so the first may go on a stream of its own (see `Aside`).
+    """
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, index: Tensor, places: Tensor, dtype: torch.dtype) -> Tensor:
-        ctx.save_for_backward(places)
-        ctx.like = weight
-        return F.pad(weight.flatten().to(dtype), (0, 1))[index]  # -1: the zero at the end
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, layer: "Kernelled", stride: tuple[int, ...], padding: tuple[int, ...]
+    ) -> Tensor:
+        kernel = layer.kernel()
+        x = x.to(kernel.dtype)
+        ctx.save_for_backward(x, kernel)
+        ctx.layer, ctx.how = layer, (None, stride, padding, (1, 1), False, (0, 0), 1)
+        with torch.autocast(x.device.type, enabled=False):
+            return F.conv2d(x, kernel, None, stride, padding)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (places,) = ctx.saved_tensors
-        return gradients[0].reshape(-1)[places].sum(1, dtype=ctx.like.dtype).view_as(ctx.like), None, None, None
+        x, kernel = ctx.saved_tensors
+        (gradient,), to_x, to_weight = gradients, None, None
+        backward = torch.ops.aten.convolution_backward
+        if ctx.needs_input_grad[0]:
+            to_x = backward(gradient, x, kernel, *ctx.how, (True, False, False))[0]
+        if ctx.needs_input_grad[1]:
+            with ASIDE.of(gradient, x):
+                to_kernel = backward(gradient, x, kernel, *ctx.how, (False, True, False))[1]
+                to_weight = ctx.layer.to_weight(to_kernel)
+        return to_x, to_weight, None, None, None
 
 
-class Rearranged(nn.Conv2d):
-    """A convolution of stride 1 whose kernel `spread` copies into a larger one for a GPU."""
+class Aside:
+    """A second stream for gradients that only the optimiser waits for: `with ASIDE: loss.backward()`."""
+
+    def __init__(self) -> None:
+        self.stream: torch.cuda.Stream | None = None
+        self.used = False
+
+    def __enter__(self) -> None:
+        self.used = False
+        if torch.cuda.is_available():
+            self.stream = self.stream or torch.cuda.Stream()
+
+    def __exit__(self, *error: object) -> None:
+        if self.stream and self.used:
+            torch.cuda.current_stream().wait_stream(self.stream)
+        self.used = False
+
+    @contextmanager
+    def of(self, *read: Tensor) -> Iterator[None]:
+        """What is done here reads these tensors, which may be given up by others before it has."""
+        if self.stream is None or not read[0].is_cuda:
+            yield
+            return
+        self.used = True
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            yield
+        for tensor in read:
+            tensor.record_stream(self.stream)
+
+
+ASIDE = Aside()
+
+
+class Kernelled(nn.Conv2d):
+    """A layer whose kernel on a GPU is a linear map of its weights, channels last and in the type autocast asks for."""
+
+    _fixed: Tensor | None = None
+
+    def kernel(self) -> Float[Tensor, "O I K L"]:
+        if self._fixed is not None:
+            return self._fixed
+        device = self.weight.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.weight.dtype
+        return self.from_weight(self.weight.detach(), dtype)
+
+    def fix(self) -> None:
+        """Weights change no more: the kernel need not be made again for every call."""
+        self._fixed = self.kernel()
+
+    def from_weight(self, weight: Float[Tensor, "o i k k"], dtype: torch.dtype) -> Float[Tensor, "O I K L"]:
+        return weight.to(dtype)
+
+    def to_weight(self, to_kernel: Float[Tensor, "O I K L"]) -> Float[Tensor, "o i k k"]:
+        """The gradient of the weights, given that of the kernel; laid out as they are."""
+        return torch.empty_like(self.weight).copy_(to_kernel)
+
+    def convolve(
+        self, x: Float[Tensor, "b I h w"], padding: tuple[int, int], stride: tuple[int, int] = (1, 1)
+    ) -> Float[Tensor, "b O H W"]:
+        """With the kernel, and without a bias."""
+        return Convolve.apply(x, self.weight, self, stride, padding)
+
+
+class PlainConv(Kernelled):
+    """Nothing to rearrange."""
+
+    def forward(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b o h w"]:
+        if not x.is_cuda or self.bias is not None:
+            return super().forward(x)
+        return self.convolve(x, self.padding, self.stride)  # type: ignore[arg-type]
+
+
+class Rearranged(Kernelled):
+    """A convolution of stride 1 whose weights `spread` copies into a larger kernel: each to equally many places."""
 
     index: Tensor
     places: Tensor
@@ -38,7 +130,7 @@ class Rearranged(nn.Conv2d):
     def __init__(self, inputs: int, outputs: int, kernel: int, bias: bool) -> None:
         super().__init__(inputs, outputs, kernel, padding=kernel // 2, bias=bias)
         # Spreading each weight's number instead of the weight itself tells where all of them go.
-        numbers = torch.arange(1.0, self.weight.numel() + 1, dtype=torch.float64).view(self.weight.shape)
+        numbers = torch.arange(1.0, self.weight.numel() + 1, dtype=torch.float64, device="cpu").view(self.weight.shape)
         index = self.spread(numbers).permute(0, 2, 3, 1).contiguous().long() - 1
         self.register_buffer("index", index, persistent=False)
         order = index.flatten().argsort(stable=True)
@@ -48,16 +140,17 @@ class Rearranged(nn.Conv2d):
     def spread(self, weight: Float[Tensor, "o i k k"]) -> Float[Tensor, "O I K L"]:
         raise NotImplementedError
 
-    def kernel(self) -> Float[Tensor, "O I K L"]:
-        """The larger kernel, channels last, in the type that autocast asks for."""
-        device = self.weight.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.weight.dtype
-        return Rearrange.apply(self.weight, self.index, self.places, dtype).permute(0, 3, 1, 2)
+    def from_weight(self, weight: Float[Tensor, "o i k k"], dtype: torch.dtype) -> Float[Tensor, "O I K L"]:
+        return F.pad(weight.flatten().to(dtype), (0, 1))[self.index].permute(0, 3, 1, 2)  # -1: the zero at the end
+
+    def to_weight(self, to_kernel: Float[Tensor, "O I K L"]) -> Float[Tensor, "o i k k"]:
+        each = to_kernel.permute(0, 2, 3, 1).reshape(-1)[self.places].sum(1, dtype=self.weight.dtype)
+        return torch.empty_like(self.weight).copy_(each.view(self.weight.shape))
 
 
 def grouped_taps(taps: int, size: int, away: int) -> Float[Tensor, "t p q g"]:
     """1 where a tap of an output at place p of its group meets the input at place q, g - `away` groups on."""
-    line = torch.zeros(taps, size, size, 2 * away + 1)
+    line = torch.zeros(taps, size, size, 2 * away + 1, device="cpu")
     for tap in range(taps):
         for place in range(size):
             group, other = divmod(place + tap - taps // 2, size)
@@ -89,9 +182,9 @@ class ColumnConv(Rearranged):
     def by_columns(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b o h w"]:
         b, _, h, w = x.shape
         grouped = x.permute(0, 2, 3, 1).reshape(b, h, w // self.columns, -1).permute(0, 3, 1, 2)
-        bias = None if self.bias is None else F.pad(self.bias, (0, self.spare)).repeat(self.columns)
-        y = F.conv2d(grouped, self.kernel(), bias, padding=(self.kernel_size[0] // 2, self.groups_away))
-        return y.permute(0, 2, 3, 1).reshape(b, h, w, -1)[..., : self.out_channels].permute(0, 3, 1, 2)
+        y = self.convolve(grouped, padding=(self.kernel_size[0] // 2, self.groups_away))
+        y = y.permute(0, 2, 3, 1).reshape(b, h, w, -1)[..., : self.out_channels].permute(0, 3, 1, 2)
+        return y if self.bias is None else y + self.bias[:, None, None]
 
 
 class BlockConv(Rearranged):
@@ -117,10 +210,10 @@ class BlockConv(Rearranged):
 
     def by_blocks(self, x: Float[Tensor, "b 16i h w"]) -> Float[Tensor, "b o 4h 4w"]:
         b, _, h, w = x.shape
-        bias = None if self.bias is None else F.pad(self.bias, (0, self.spare)).repeat(16)
-        y = F.conv2d(x, self.kernel(), bias, padding=self.blocks_away)
+        y = self.convolve(x, padding=(self.blocks_away, self.blocks_away))
         y = y.unflatten(1, (4, 4, -1))[:, :, :, : self.out_channels]
-        return y.permute(0, 4, 1, 5, 2, 3).reshape(b, 4 * h, 4 * w, -1).permute(0, 3, 1, 2)
+        y = y.permute(0, 4, 1, 5, 2, 3).reshape(b, 4 * h, 4 * w, -1).permute(0, 3, 1, 2)
+        return y if self.bias is None else y + self.bias[:, None, None]
 
 
 class FrameConv(Rearranged):
@@ -148,9 +241,10 @@ class FrameConv(Rearranged):
         return x.is_cuda and x.shape[2] % 2 == 0 and x.shape[3] % 2 == 0
 
     def phases(self, x: Float[Tensor, "b i 2h 2w"]) -> Float[Tensor, "b 4o h w"]:
-        kernel = self.kernel()
-        bias = None if self.bias is None else self.bias.repeat(4)
-        return F.conv2d(self._rows_of_blocks(x, kernel.dtype), kernel, bias, padding=(self.before, 0))
+        device = x.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+        y = self.convolve(self._rows_of_blocks(x, dtype), padding=(self.before, 0))
+        return y if self.bias is None else y + self.bias.repeat(4)[:, None, None]
 
     def _rows_of_blocks(self, x: Float[Tensor, "b i 2h 2w"], dtype: torch.dtype) -> Float[Tensor, "b 4ij H w"]:
         reached = (self.kernel_size[0] + 1) // 2
@@ -164,7 +258,7 @@ class FrameConv(Rearranged):
         return torch.cat([blocks[..., i : i + w] for i in range(reached)], dim=1)
 
 
-class DoublingConv(nn.Conv2d):
+class DoublingConv(Kernelled):
     """Twice the height and width, bilinear, then a 3×3 convolution: one 3×3 convolution of the map as it is.
 
     It gives the four places of each 2×2 block of the doubled map as channels: `unphase` lays them out. Beyond the
@@ -173,24 +267,33 @@ class DoublingConv(nn.Conv2d):
 
     mix: Tensor
 
-    def __init__(self, inputs: int, outputs: int, bias: bool = False) -> None:
-        super().__init__(inputs, outputs, 3, padding=1, bias=bias)
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs, 3, padding=1, bias=False)
         halves = {0: (0.25, 0.75, 0.0), 1: (0.0, 0.75, 0.25)}  # a fine row from the coarse rows before, here and after
-        rows = torch.zeros(2, 3, 3)  # (place in block, tap, coarse row)
+        rows = torch.zeros(2, 3, 3, device="cpu")  # (place in block, tap, coarse row)
         for place in (0, 1):
             for tap in range(3):
                 coarse, fine = divmod(place + tap - 1, 2)
-                rows[place, tap] = torch.tensor(halves[fine]).roll(coarse)
+                rows[place, tap] = torch.tensor(halves[fine], device="cpu").roll(coarse)
         self.register_buffer("mix", torch.einsum("pyh,qxw->yxpqhw", rows, rows).reshape(9, 36), persistent=False)
+
+    def from_weight(self, weight: Float[Tensor, "o i 3 3"], dtype: torch.dtype) -> Float[Tensor, "4o i 3 3"]:
+        with torch.autocast(weight.device.type, enabled=False):  # sixteenths need more bits than bf16 has
+            kernel = weight.flatten(2) @ self.mix
+        kernel = kernel.unflatten(2, (4, 3, 3)).permute(2, 0, 1, 3, 4).flatten(0, 1)
+        return kernel.to(dtype, memory_format=torch.channels_last)
+
+    def to_weight(self, to_kernel: Float[Tensor, "4o i 3 3"]) -> Float[Tensor, "o i 3 3"]:
+        mixed = to_kernel.unflatten(0, (4, -1)).permute(1, 2, 0, 3, 4).flatten(2).to(self.weight.dtype)
+        with torch.autocast(to_kernel.device.type, enabled=False):
+            each = mixed @ self.mix.T
+        return torch.empty_like(self.weight).copy_(each.view(self.weight.shape))
 
     def forward(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b o 2h 2w"]:
         return unphase(self.phases(x))
 
     def phases(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b 4o h w"]:
-        with torch.autocast(x.device.type, enabled=False):
-            kernel = self.weight.flatten(2) @ self.mix
-        kernel = kernel.unflatten(2, (4, 3, 3)).permute(2, 0, 1, 3, 4).flatten(0, 1)
-        return F.conv2d(x, kernel, None if self.bias is None else self.bias.repeat(4), padding=1)
+        return self.convolve(x, padding=(1, 1))
 
 
 def unphase(z: Float[Tensor, "b 4c h w"]) -> Float[Tensor, "b c 2h 2w"]:

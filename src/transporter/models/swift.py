@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from transporter.frames import area_weights
 from transporter.models.blocks import Encoder
+from transporter.models.convolutions import Kernelled
 from transporter.models.zhang import Hourglass
 
 Net = TypeVar("Net", bound=nn.Module)
@@ -27,6 +28,9 @@ def swift(net: Net, half: bool) -> Net:
             for name, part in list(parent.named_children()):
                 if isinstance(part, Encoder) or (isinstance(part, Hourglass) and not isinstance(parent, Hourglass)):
                     setattr(parent, name, nn.Sequential(To(torch.bfloat16), part.bfloat16(), To(torch.float32)))
+    for layer in fast.modules():
+        if isinstance(layer, Kernelled) and layer.weight.is_cuda:
+            layer.fix()
     return fast
 
 

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
+from transporter.models.convolutions import ASIDE
 from transporter.models.factory import build
 from transporter.models.transporter import Output
 from transporter.runs import Checkpoint
@@ -82,7 +83,8 @@ class Learner:
         self.optimiser.zero_grad(set_to_none=True)
         with self.hardware.autocast(self.device):
             output: Output = self.parallel(source, target, *([True] if self.config.both_ways else []))
-        output.loss.backward()
+        with ASIDE if self.parallel is self.model else contextlib.nullcontext():  # DDP sends gradients as they come
+            output.loss.backward()
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         finite = torch.isfinite(output.loss.detach()) & torch.isfinite(torch.nn.utils.get_total_norm(gradients))
         if self.parallel is not self.model:  # all processes stop at the same step, or none
