@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from transporter.results import Result
+from transporter.results import Result, _command
 
 HEAD = ["name", "command", "figures", "config", "seeds", "commit", "machine", "torch", "date"]
 FILES = sorted((Path(__file__).parent.parent / "results").rglob("*.json"))
@@ -14,6 +14,12 @@ def test_a_result_begins_with_its_head(tmp_path: Path) -> None:
     data = json.loads((tmp_path / "r.json").read_text())
     assert list(data) == [*HEAD, "more"]
     assert data["figures"] == {"x": 1.0}
+
+
+def test_a_command_is_named_as_one_types_it() -> None:
+    assert _command(["/somewhere/bin/transporter", "models"]) == "transporter models"
+    assert _command(["/somewhere/transporter/__main__.py", "models"]) == "transporter models"
+    assert _command(["benchmarks/gpu.py", "--out", "x"]) == "python benchmarks/gpu.py --out x"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")

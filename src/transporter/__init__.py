@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from transporter.control.observation import KeypointObservation
     from transporter.models.detector import Detector
     from transporter.models.zoo import load
+    from transporter.report.notebook import plot, show
 
-__all__ = ["Detector", "KeypointObservation", "load"]
+__all__ = ["Detector", "KeypointObservation", "load", "plot", "show"]
 __version__ = "0.1.0"
 
 # Fetched when first asked for: `transporter --help` should not wait for torch.
@@ -20,6 +21,8 @@ _HOMES = {
     "Detector": "transporter.models.detector",
     "KeypointObservation": "transporter.control.observation",
     "load": "transporter.models.zoo",
+    "plot": "transporter.report.notebook",
+    "show": "transporter.report.notebook",
 }
 
 

@@ -23,12 +23,20 @@ class Result:
     seeds: dict[str, Any]
     details: dict[str, Any] = field(default_factory=dict)
     device: str | None = None  # where it ran, if not on the GPU that is there
-    command: str = field(default_factory=lambda: " ".join(["python", *sys.argv]))  # makes it again
+    command: str = field(default_factory=lambda: _command(sys.argv))  # makes it again
 
     def write(self, path: Path) -> None:
         """Head first, then commit, machine, torch and date, then the details."""
         head = {name: getattr(self, name) for name in ("name", "command", "figures", "config", "seeds")}
         write_text(path, json.dumps({**head, **provenance(self.device), **self.details}, indent=1) + "\n")
+
+
+def _command(words: list[str]) -> str:
+    """As one would type it, without the place where this machine keeps its programs."""
+    program = Path(words[0])
+    if program.stem in ("transporter", "__main__"):
+        return " ".join(["transporter", *words[1:]])
+    return " ".join(["python", str(program), *words[1:]])
 
 
 def provenance(device: str | None = None) -> dict[str, str]:

@@ -119,3 +119,46 @@ def test_a_model_that_is_none_leaves_no_folder(forked, uneven: Path, tmp_path: P
     ended = forked("track", uneven, "--model", "nowhere", "--out", "out", cwd=tmp_path)
     assert (ended.code, len(ended.err.splitlines())) == (2, 1)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_formats_of_other_tools(forked, whole_run, uneven: Path, tmp_path: Path) -> None:
+    wanted = ["deeplabcut", "sleap", "coco"]
+    ended = forked("track", uneven, "--model", whole_run, "--format", *wanted, "--no-clip", "--out", "o", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    names = ["tracks.analysis.h5", "tracks.coco.json", "tracks.dlc.csv"]
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == names
+    for name in names:
+        assert read_tracks(tmp_path / "o" / name).pixels.shape == (len(KEPT), KEYPOINTS, 2)
+
+
+def test_a_folder_of_images_is_a_clip_in_the_order_of_its_numbers(forked, whole_run, tmp_path: Path) -> None:
+    from PIL import Image
+
+    from transporter.envs.images import Images
+
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for i in (10, 2, 1):
+        Image.new("RGB", (40, 30), (i, 0, 0)).save(folder / f"img{i}.png")
+    (folder / "img3.png").write_text("no image")
+    (folder / "notes.txt").write_text("not one of them")
+    with Images(folder, rate=10) as images:
+        seen = list(images)
+        assert ([frame.index for frame in seen], images.damaged) == ([0, 1, 3], 1)
+    assert [int(frame.image[0, 0, 0]) for frame in seen] == [1, 2, 10]
+    ended = forked("track", "images", "--model", whole_run, "--rate", "10", "--format", "csv", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert "1 frames are missing" in ended.err
+    found = read_tracks(tmp_path / "images-tracks" / "tracks.csv")
+    np.testing.assert_allclose(found.times, [0, 0.1, 0.3])
+
+
+def test_a_folder_of_videos_is_followed_one_by_one(forked, whole_run, uneven: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "videos"
+    folder.mkdir()
+    for name in ("a.mp4", "b.mp4"):
+        shutil.copy(uneven, folder / name)
+    ended = forked("track", "videos", "--model", whole_run, "--format", "csv", "--no-clip", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    made = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("videos-tracks/**/*.csv"))
+    assert made == ["videos-tracks/a/tracks.csv", "videos-tracks/b/tracks.csv"]

@@ -8,7 +8,14 @@ from PIL import Image
 
 from transporter.errors import InputError
 from transporter.report.draw import COLOURS
-from transporter.report.plots import has_something_to_draw, tracking_figure, training_figure
+from transporter.report.plots import (
+    Seed,
+    choice_figure,
+    has_something_to_draw,
+    methods_figure,
+    tracking_figure,
+    training_figure,
+)
 from transporter.tracking.metrics import TrackingCurve
 
 
@@ -61,3 +68,31 @@ def test_training_figure_without_anything_to_draw() -> None:
     for rows in ([], [{"step": 1, "note": "x"}]):
         with pytest.raises(InputError, match="nothing to draw"):
             training_figure(rows)
+
+
+def test_methods_figure_draws_means_and_the_range_over_seeds() -> None:
+    drawn = {"pong": {"ours": [curve([19, 19, 19]), curve([19, 9, 9])], "theirs": [curve([0, 0, 0])]}}
+    figure = methods_figure({**drawn, "frostbite": {"theirs": [curve([5, 5, 5])]}})
+    assert [axis.get_title(loc="left") for axis in figure.axes[:2]] == ["pong", "frostbite"]
+    precision, _, recall, _ = figure.axes
+    ceiling, ours, theirs = precision.get_lines()[:3]
+    np.testing.assert_allclose(ceiling.get_ydata(), [0.95, 0.95, 0.95])
+    np.testing.assert_allclose(ours.get_ydata(), [0.95, 0.70, 0.70])
+    np.testing.assert_allclose(recall.get_lines()[1].get_ydata(), [1, 14 / 19, 14 / 19])
+    band = precision.collections[0].get_paths()[0].vertices[:, 1]
+    assert (band.min(), band.max()) == (0.45, 0.95)
+    elsewhere = figure.axes[1].get_lines()[1]
+    assert elsewhere.get_color() == theirs.get_color()  # a method keeps its colour
+    assert [text.get_text() for text in figure.legends[0].get_texts()][:2] == ["ours", "theirs"]
+    with pytest.raises(InputError, match="no curve"):
+        methods_figure({"pong": {"ours": []}})
+
+
+def test_choice_figure_rings_what_was_chosen() -> None:
+    seeds = {"pong": {"ours": [Seed(0.1, 1.0, True), Seed(0.2, 0.5, False)], "theirs": [Seed(9.0, 0.2, True)]}}
+    (axis,) = choice_figure(seeds).axes
+    dots, ring = axis.collections[:2]
+    np.testing.assert_allclose(dots.get_offsets(), [[0.1, 1.0], [0.2, 0.5]])
+    np.testing.assert_allclose(ring.get_offsets(), [[0.1, 1.0]])
+    with pytest.raises(InputError, match="no seed"):
+        choice_figure({"pong": {}})

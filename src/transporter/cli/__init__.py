@@ -18,9 +18,12 @@ from transporter.cli.collect import collect
 from transporter.cli.demo import demo
 from transporter.cli.evaluate import evaluate
 from transporter.cli.export import export
+from transporter.cli.keyqn import keyqn
 from transporter.cli.models import models
 from transporter.cli.report import report
+from transporter.cli.reproduce import FIGURES, reproduce
 from transporter.cli.stop import Terminated, terminate
+from transporter.cli.studio import studio
 from transporter.cli.track import track
 from transporter.cli.train import train
 from transporter.errors import InputError
@@ -31,10 +34,14 @@ VERBS: dict[str, Callable[..., None]] = {
     "train": train,
     "evaluate": evaluate,
     "track": track,
+    "keyqn": keyqn,
     "report": report,
+    "studio": studio,
     "models": models,
     "export": export,
+    "reproduce": reproduce,
 }
+GROUPS = {"reproduce": FIGURES}  # verbs that have verbs of their own
 
 FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 DESCRIPTION = """Keypoints that follow the moving things, from raw video, without labels.
@@ -74,13 +81,16 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _parsed(arguments: list[str]) -> Callable[[], None]:
     """The command that the arguments ask for, ready to run; what they get wrong is one line."""
+    prog, verbs = "transporter", VERBS
+    if arguments and arguments[0] in GROUPS:
+        prog, verbs, arguments = f"transporter {arguments[0]}", GROUPS[arguments[0]], arguments[1:]
     said = io.StringIO()
     try:
         with redirect_stderr(said):
             return tyro.extras.subcommand_cli_from_dict(
-                {name: _put_off(verb) for name, verb in VERBS.items()},
-                prog="transporter",
-                description=DESCRIPTION,
+                {name: _put_off(verb) for name, verb in verbs.items()},
+                prog=prog,
+                description=DESCRIPTION if verbs is VERBS else None,
                 args=arguments or ["--help"],
                 config=(tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName),
             )

@@ -1,13 +1,18 @@
 """transporter models: what is shipped."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transporter.models.detector import Detector
+
+LENGTHS = (1, 20, 200)
 
 
 def models(json: bool = False) -> None:
-    """List the models that come with the package.
+    """List the models that come with the package, with what their cards say.
 
     Args:
-        json: Print the cards as JSON instead of a table.
+        json: Print the cards as JSON instead of tables.
     """
     from transporter.cli.console import print_json, say, table
     from transporter.models.zoo import load, shipped
@@ -18,14 +23,31 @@ def models(json: bool = False) -> None:
     elif not detectors:
         say("No models are shipped with this version yet: train one with `transporter train`.")
     else:
-        rows = [
-            [name, str(d.keypoints), f"{d.config.size}×{d.config.size}", *_measured(d.card)]
-            for name, d in detectors.items()
-        ]
-        heads = ["name", "keypoints", "frames", "share at 1", "at 20", "at 200"]
-        table("shipped models, and their share of the best possible precision and recall", heads, rows)
+        heads = ["name", "K", "precision", "recall", "share of possible"]
+        table("measured over 1, 20 and 200 steps", heads, [[n, *_measured(d)] for n, d in detectors.items()])
+        heads = ["name", "frames", "recipe", "pairs", "steps", "seed"]
+        table("made from random play", heads, [[n, *_made(d)] for n, d in detectors.items()])
+        for name, detector in detectors.items():
+            if failures := detector.card.get("failures"):
+                say(f"[bold]{name}[/]: {failures}")
 
 
-def _measured(card: dict[str, Any]) -> list[str]:
-    figures = card.get("measured", {}).get("figures", {})
-    return [f"{figures[f'precision_ratio@{length}']:.2f}" if figures else "–" for length in (1, 20, 200)]
+def _measured(detector: "Detector") -> list[str]:
+    figures = detector.card.get("measured", {}).get("figures", {})
+    kinds = ("precision", "recall", "precision_ratio")
+    return [str(detector.keypoints), *(" ".join(_share(figures.get(f"{kind}@{n}")) for n in LENGTHS) for kind in kinds)]
+
+
+def _made(detector: "Detector") -> list[str]:
+    card: dict[str, Any] = detector.card
+    recipe = " ".join(dict.fromkeys(str(card[part]) for part in ("preset", "recipe") if part in card))
+    size = detector.config.size
+    return [
+        f"{size}×{size}",
+        recipe or "–",
+        *(f"{card[n]:,}" if n in card else "–" for n in ("pairs", "steps", "seed")),
+    ]
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

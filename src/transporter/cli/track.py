@@ -1,12 +1,17 @@
 """transporter track: any video in; a table and a labelled clip out."""
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from transporter.cli.given import Maybe, at_least, device_named, folder_named, no_empty_folders
+from transporter.cli.given import Maybe, above_zero, at_least, device_named, folder_named, no_empty_folders
 from transporter.errors import InputError
+
+if TYPE_CHECKING:
+    from transporter.envs.images import Images
+    from transporter.envs.video import Video
+    from transporter.models.detector import Detector
 
 
 def track(
@@ -14,52 +19,82 @@ def track(
     /,
     model: str,
     out: Maybe[Path] = None,
-    format: Literal["csv", "parquet", "both"] = "both",
+    format: tuple[Literal["csv", "parquet", "deeplabcut", "sleap", "coco"], ...] = ("csv", "parquet"),
     clip: bool = True,
     partial: bool = False,
+    rate: float = 25.0,
     batch: int = 32,
     device: str = "auto",
 ) -> None:
     """Follow keypoints through a video: one row per frame and keypoint, and a labelled clip. Streams: any length.
 
     Args:
-        video: A video file, anything FFmpeg reads.
+        video: A video file, anything FFmpeg reads; a folder of images; or a folder of videos, each followed by itself.
         model: A shipped model, a run folder or a .safetensors file.
         out: Folder for the results; by default NAME-tracks beside the video.
-        format: Which tables to write.
+        format: Which tables to write, one or several; sleap needs the extra of that name.
         clip: Write the tables only; otherwise also a labelled MP4.
         partial: Take what there is of a file that is cut short, instead of refusing it.
+        rate: Frames a second of a folder of images, which knows no times.
         batch: Frames detected at once.
         device: auto (the GPU where there is one), cpu, cuda or cuda:N.
     """
+    from transporter.models.zoo import load
+    from transporter.report.formats import FORMATS
+
+    at_least(1, batch=batch)
+    above_zero(rate=rate)
+    if not format:
+        raise InputError(f"--format needs at least one of {', '.join(FORMATS)}")
+    clips = _clips(video, folder_named(out or video.with_name(f"{video.stem}-tracks")))
+    for path, _ in clips:
+        with _opened(path, rate) as source:  # all of them before a model is loaded, or anything written
+            _refuse_part(path, source.cut_short and not partial)
+    detector = load(model, device_named(device))
+    endings = [FORMATS[name].ending for name in dict.fromkeys(format)]
+    for path, folder in clips:
+        with _opened(path, rate) as source:
+            _follow(source, path, folder, detector, endings, clip, batch)
+
+
+def _clips(given: Path, out: Path) -> list[tuple[Path, Path]]:
+    """What is to be followed, and the folder for each: a video, a folder of images, or every video of a folder."""
+    from transporter.envs.images import images_in, videos_in
+
+    if not given.is_dir() or images_in(given):
+        return [(given, out)]
+    if videos := videos_in(given):
+        return [(video, out / video.stem) for video in videos]
+    raise InputError(f"{given} is a folder, not a video, and holds neither videos nor images")
+
+
+def _opened(path: Path, rate: float) -> "Video | Images":
+    from transporter.envs.images import Images
+    from transporter.envs.video import open_video
+
+    return Images(path, rate) if path.is_dir() else open_video(path)
+
+
+def _follow(
+    source: "Video | Images", path: Path, folder: Path, detector: "Detector", endings: list[str], clip: bool, batch: int
+) -> None:
     from contextlib import ExitStack
 
     from transporter.cli.console import bar, bold, say, warn
-    from transporter.envs.video import open_video
-    from transporter.models.zoo import load
     from transporter.report.clip import ClipWriter
     from transporter.report.draw import draw_keypoints
     from transporter.report.tables import TrackWriter
     from transporter.tracking.track import track as follow
 
-    at_least(1, batch=batch)
-    if video.is_dir():
-        raise InputError(f"{video} is a folder, not a video")
-    device = device_named(device)
-    folder = folder_named(out or video.with_name(f"{video.stem}-tracks"))
-    suffixes = ("csv", "parquet") if format == "both" else (format,)
-    paths = [folder / f"tracks.{suffix}" for suffix in suffixes]
+    written = [folder / f"tracks{ending}" for ending in endings]
     with ExitStack() as stack:
-        source = stack.enter_context(open_video(video))
-        _refuse_part(video, source.cut_short and not partial)
-        detector = load(model, device)
         stack.enter_context(no_empty_folders(folder))
-        writers = [stack.enter_context(TrackWriter(path, source.width, source.height)) for path in paths]
+        writers = [stack.enter_context(TrackWriter(file, source.width, source.height, path.name)) for file in written]
         labelled = None
         if clip:
-            paths.append(folder / "labelled.mp4")
-            labelled = stack.enter_context(ClipWriter(paths[-1], source.width, source.height, source.rate))
-        shown = stack.enter_context(bar(f"track {video.name}", source.frames_estimate, "frames"))
+            written.append(folder / "labelled.mp4")
+            labelled = stack.enter_context(ClipWriter(written[-1], source.width, source.height, source.rate))
+        shown = stack.enter_context(bar(f"track {path.name}", source.frames_estimate, "frames"))
         count = 0
         for seen in follow(source, detector, batch):
             for writer in writers:
@@ -68,10 +103,9 @@ def track(
                 labelled.add(draw_keypoints(seen.image, seen.points), seen.time)
             count += 1
             shown.at(count)
-        _refuse_part(video, source.cut_short and not partial)
     if source.damaged:
         warn(f"{source.damaged} frames are missing, flawed or could not be decoded")
-    say(f"{count:,} frames × {detector.keypoints} keypoints: " + ", ".join(bold(path) for path in paths))
+    say(f"{count:,} frames × {detector.keypoints} keypoints: " + ", ".join(bold(file) for file in written))
 
 
 def _refuse_part(video: Path, refused: bool) -> None:

@@ -43,6 +43,7 @@ def train(
     validate_every: Maybe[int] = None,
     checkpoint_every: Maybe[int] = None,
     seed: int = 0,
+    seeds: int = 1,
     device: str = "auto",
     precision: Literal["auto", "fp32", "bf16"] = "auto",
     compile: bool = False,
@@ -71,6 +72,7 @@ def train(
         validate_every: Steps between validations, of which the best is kept; by default the preset's.
         checkpoint_every: Steps between checkpoints, to go on from after a crash; by default the preset's.
         seed: Decides every random choice.
+        seeds: Train so many, from `seed` on, side by side; the best by validation loss and live keypoints is chosen.
         device: auto (the GPU where there is one), cpu, cuda or cuda:N.
         precision: auto: bf16 on a GPU; coordinates, heatmaps and loss are always fp32.
         compile: torch.compile the networks.
@@ -79,6 +81,7 @@ def train(
     at_least(1, keypoints=keypoints, size=size, steps=steps, batch=batch, pairs=pairs)
     at_least(1, log_every=log_every, validate_every=validate_every, checkpoint_every=checkpoint_every)
     at_least(0, sigma_steps=sigma_steps, seed=seed)
+    at_least(1, seeds=seeds)
     above_zero(learning_rate=learning_rate, sigma=sigma, sigma_start=sigma_start)
     name, label = name_of(source), label_of(source)
     from transporter.cli.console import bold, say
@@ -115,6 +118,11 @@ def train(
         "checkpoint_every": checkpoint_every,
     }
     config = presets.preset(preset, **{field: value for field, value in changes.items() if value is not None})
+    if seeds > 1:
+        path = out or Path("runs") / f"{label}-{preset}-seeds{seed}to{seed + seeds - 1}"
+        train_seeds(path, name, wanted, config, seeds, source if data is None else None, hardware)
+        say(f"trained: {bold(path)}")
+        return
     path = out or Path("runs") / f"{label}-{preset}-seed{seed}"
     with process_group(hardware) as rank, opened_run(path, name, wanted, config, rank) as run:
         if data is None:
@@ -124,6 +132,30 @@ def train(
     if rank == 0:
         then = "track clip.mp4" if name == "video" else f"evaluate {name}"
         say(f"trained: {bold(path)} (next: {bold(f'transporter {then} --model {path}')})")
+
+
+def train_seeds(
+    path: Path,
+    name: str,
+    wanted: "Wanted",
+    config: "TrainConfig",
+    seeds: int,
+    source: list[str] | None,
+    hardware: "Hardware",
+) -> None:
+    """A run for each seed in one folder; pairs are collected from the source, if there is one."""
+    from transporter.cli.seeds import one_per_seed, train_seeds_with_bar
+    from transporter.data.pairs import PairSet
+
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise InputError("several seeds train side by side in one process: leave out torchrun, or --seeds")
+    configs = one_per_seed(config, seeds)
+    with ExitStack() as stack:
+        stack.enter_context(no_empty_folders(path))
+        runs = [stack.enter_context(opened_run(path / f"seed{c.seed}", name, wanted, c)) for c in configs]
+        if source is not None:
+            collect_with_bar(wanted.settings, source, wanted.path, hardware.device)
+        train_seeds_with_bar(path, configs, PairSet.open(wanted.path), runs, hardware)
 
 
 class Wanted(NamedTuple):

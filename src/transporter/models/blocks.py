@@ -50,6 +50,16 @@ PAPER = Shape(filters=(32, 32, 64, 64, 128, 128), kernels=(7, 3, 3, 3, 3, 3), st
 NOTEBOOK = Shape(filters=(16, 16, 32, 32), kernels=(7, 3, 3, 3), strides=(1, 1, 2, 1), refine=(128, 64))
 # The notebook's, with half the decoder: as good on Pong, and most of a step's arithmetic is in the decoder.
 SMALL = replace(NOTEBOOK, refine=(64, 32))
+# The paper's at half its width, with a narrow decoder: sees twice as far as SMALL.
+HALF = Shape(
+    filters=(16, 16, 32, 32, 64, 64), kernels=(7, 3, 3, 3, 3, 3), strides=(1, 1, 2, 1, 2, 1), refine=(64, 64, 32)
+)
+# A KeyNet that sees 51 of an 80×80 frame's pixels at once: what a thing is can depend on what lies beside it.
+WIDE = Shape(
+    filters=(16, 16, 32, 32, 64, 64, 64, 64),
+    kernels=(7, 3, 3, 3, 3, 3, 3, 3),
+    strides=(1, 1, 2, 1, 2, 1, 2, 1),
+)
 # What two CPU cores can train while one waits.
 TINY = Shape(filters=(16, 16, 32), kernels=(3, 3, 3), strides=(1, 2, 1), refine=(32, 16))
 

@@ -26,7 +26,7 @@ class Pixels(nn.Module):
 
     def encode(self, frames: UInt8[Tensor, "b H W 3"] | Float[Tensor, "b H W 3"]) -> Float[Tensor, "b 3 H W"]:
         """The permuted view of (b, H, W, 3) memory is channels-last already: no copy but the cast."""
-        return (frames.permute(0, 3, 1, 2).float() - self.mean) / self.scale
+        return (frames.permute(0, 3, 1, 2) - self.mean) / self.scale
 
     def decode(self, values: Float[Tensor, "b 3 H W"]) -> UInt8[Tensor, "b H W 3"]:
         """Back to something to look at."""

@@ -1,5 +1,6 @@
 """Shipped models, and the one way to get a detector: by name, from a run folder or from a file."""
 
+import json
 import warnings
 from pathlib import Path
 
@@ -30,7 +31,23 @@ def load(which: str | Path, device: str | None = None) -> Detector:
 
 def run_meant(which: str | Path) -> Run | None:
     """The run that is meant, if it is one. A shipped name comes first: say ./pong for a folder called pong."""
-    return Run.open(Path(which)) if str(which) not in shipped() and Path(which).is_dir() else None
+    if str(which) in shipped() or not Path(which).is_dir():
+        return None
+    return Run.open(_chosen(Path(which)))
+
+
+def _chosen(folder: Path) -> Path:
+    """Of a folder with several seeds the one that training chose; any other folder is meant itself."""
+    path = folder / "chosen.json"
+    if not path.exists():
+        return folder
+    try:
+        name = json.loads(path.read_text(encoding="utf-8"))["run"]
+        if Path(name).name != name:
+            raise ValueError(f"{name!r} is no folder's name")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} does not say which run is meant: {error}") from None
+    return folder / name
 
 
 def from_run(run: Run, device: str | None = None) -> Detector:
@@ -39,6 +56,8 @@ def from_run(run: Run, device: str | None = None) -> Detector:
         config = ModelConfig.from_json(run.settings["config"]["model"])
     except (KeyError, TypeError):
         raise InputError(f"{run.path} is not a training run") from None
+    except ValueError as error:  # of a shape that cannot be, too
+        raise InputError(f"{run.path} is no training that this version knows: {error}") from None
     checkpoint = run.best()
     for line in run.warnings:
         warnings.warn(line, stacklevel=2)

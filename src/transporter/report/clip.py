@@ -22,13 +22,21 @@ class ClipWriter:
     The file gets its name when the block ends well; when it does not, nothing is left of it.
     """
 
-    def __init__(self, path: str | Path, width: int, height: int, rate: float = 25.0, crf: int = 18) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        width: int,
+        height: int,
+        rate: float = 25.0,
+        crf: int = 18,
+        key_every: int | None = None,  # frames between key frames: the fewer, the quicker a player jumps
+    ) -> None:
         self.path, self.width, self.height = Path(path), width, height
         if self.path.suffix.lower() != ".mp4":
             raise InputError(f"{self.path}: a clip is .mp4")
         if self.path.is_dir():
             raise InputError(f"{self.path}: is a folder")
-        self.rate, self.crf = rate, crf
+        self.rate, self.crf, self.key_every = rate, crf, key_every
         self._last: int | None = None  # time of the last frame, in ticks
 
     def add(self, image: UInt8[np.ndarray, "h w 3"], time: float | None = None) -> None:
@@ -82,6 +90,8 @@ class ClipWriter:
         stream.width, stream.height = self.width + self.width % 2, self.height + self.height % 2
         stream.pix_fmt, stream.time_base = "yuv420p", TICK
         stream.options = {"crf": str(self.crf), "preset": "veryfast"}
+        if self.key_every:
+            stream.options |= {"g": str(self.key_every), "bf": "0", "tune": "fastdecode"}
         context = stream.codec_context
         context.time_base = TICK
         context.color_primaries = context.color_trc = context.colorspace = BT709

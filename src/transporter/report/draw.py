@@ -3,7 +3,7 @@
 Small frames are enlarged by whole factors without smoothing, so that pixels stay pixels and dots stay readable.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import ceil, cos, floor, pi, sin
 from typing import Literal
@@ -81,6 +81,33 @@ def strip(
     scale = _readable_scale(frames[0])
     panels = [draw_keypoints(frames[t], points[t], scale=scale, triangle=triangle) for t in chosen]
     return _sheet(panels, [f"step {t}" for t in chosen], columns)
+
+
+def side_by_side(
+    frames: UInt8[np.ndarray, "t h w 3"], points: Mapping[str, Float[np.ndarray, "t k 2"]], every: int = 10
+) -> Picture:
+    """The same frames with the keypoints of several methods, a row each."""
+    if not points or not len(frames) or any(len(found) != len(frames) for found in points.values()):
+        raise InputError("a comparison needs the points of each method for each frame")
+    chosen = range(0, len(frames), every)
+    scale = _readable_scale(frames[0])
+    panels = [draw_keypoints(frames[t], found[t], scale=scale) for found in points.values() for t in chosen]
+    captions = [method if t == 0 else f"+{t} steps" for method in points for t in chosen]
+    return _sheet(panels, captions, len(chosen))
+
+
+def rebuilt_side_by_side(
+    source: UInt8[np.ndarray, "b h w 3"],
+    target: UInt8[np.ndarray, "b h w 3"],
+    predictions: Mapping[str, UInt8[np.ndarray, "b h w 3"]],
+) -> Picture:
+    """One row per pair (Appendix D): image, future image, and what each method makes of the one for the other."""
+    if not predictions or any(len(made) != len(source) for made in predictions.values()) or not len(source):
+        raise InputError("a comparison needs as many predictions of each method as pairs")
+    scale = _readable_scale(source[0])
+    rows = zip(source, target, *predictions.values(), strict=True)
+    panels = [_enlarge(_checked(frame), scale) for row in rows for frame in row]
+    return _sheet(panels, ["image", "future image", *predictions], columns=2 + len(predictions))
 
 
 def reconstructions(

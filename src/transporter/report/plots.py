@@ -1,7 +1,7 @@
 """Curves of tracking and of training, drawn without a screen."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -59,6 +59,83 @@ def tracking_figure(curves: Mapping[str, TrackingCurve]) -> "Figure":
     return figure
 
 
+def methods_figure(curves: Mapping[str, Mapping[str, Sequence[TrackingCurve]]]) -> "Figure":
+    """Environment by environment (columns), precision and recall (rows) of each method: mean, and range over seeds."""
+    if not curves or not all(seeds for methods in curves.values() for seeds in methods.values()):
+        raise InputError("no curve to draw")
+    order = list(dict.fromkeys(method for methods in curves.values() for method in methods))
+    figure, axes = _figure(2 * len(curves), height=2.9, columns=len(curves))
+    for i, axis in enumerate(axes):
+        row, column = divmod(i, len(curves))
+        environment, name = list(curves)[column], ("precision", "recall")[row]
+        every = [curve for seeds in curves[environment].values() for curve in seeds]
+        ceiling = np.mean([getattr(curve, f"{name}_ceiling") for curve in every], axis=0)
+        axis.plot(every[0].lengths, ceiling, "--", color=FAINT, linewidth=1.2)
+        for method, seeds in curves[environment].items():
+            line = LINES[order.index(method) % len(LINES)]
+            values = np.array([getattr(curve, name) for curve in seeds])
+            axis.fill_between(seeds[0].lengths, values.min(0), values.max(0), color=line, alpha=0.18, linewidth=0)
+            axis.plot(seeds[0].lengths, values.mean(0), color=line, linewidth=2.2, label=method)
+        if row == 0:
+            _title(axis, environment)
+        else:
+            axis.set_xlabel("trajectory length (steps)")
+        if column == 0:
+            axis.set_ylabel(name)
+        axis.set_ylim(-0.02, 1.03)
+        axis.set_yticks(np.linspace(0, 1, 6))
+    lines = [axes[0].plot([], [], color=LINES[i % len(LINES)], linewidth=2.2)[0] for i in range(len(order))]
+    ceiling_line = axes[0].plot([], [], "--", color=FAINT, linewidth=1.2)[0]
+    labels = [*order, "ceiling: a perfect tracker with as many keypoints"]
+    columns = _legend_columns(labels, len(curves))
+    figure.legend([*lines, ceiling_line], labels, loc="outside lower center", ncols=columns, frameon=False)
+    return figure
+
+
+class Seed(NamedTuple):
+    """One training as its user sees it, and what it is worth."""
+
+    loss: float  # on held-out pairs
+    truth: float  # share of the possible
+    chosen: bool
+
+
+def choice_figure(seeds: Mapping[str, Mapping[str, Sequence[Seed]]]) -> "Figure":
+    """Environment by environment: what each seed is worth against its loss; those chosen without labels are ringed."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    if not any(part for methods in seeds.values() for part in methods.values()):
+        raise InputError("no seed to draw")
+    order = list(dict.fromkeys(method for methods in seeds.values() for method in methods))
+    figure, axes = _figure(len(seeds), columns=len(seeds))
+    for axis, (environment, methods) in zip(axes, seeds.items(), strict=True):
+        _title(axis, environment)
+        for method, part in methods.items():
+            line = LINES[order.index(method) % len(LINES)]
+            losses, truths = [one.loss for one in part], [one.truth for one in part]
+            axis.scatter(losses, truths, s=34, color=line, alpha=0.75, linewidths=0)
+            taken = [one for one in part if one.chosen]
+            rings = [one.loss for one in taken], [one.truth for one in taken]
+            axis.scatter(*rings, s=120, facecolors="none", edgecolors=line, linewidths=1.6)
+        every = [one.loss for part in methods.values() for one in part if one.loss > 0]
+        if every and max(every) > 3 * min(every):  # methods have losses of their own
+            axis.set_xscale("log")
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+            axis.xaxis.set_minor_formatter(NullFormatter())
+        else:
+            axis.xaxis.set_major_locator(MaxNLocator(4))
+        axis.xaxis.set_major_formatter("{x:.3g}")
+        axis.set_ylim(-0.02, 1.05)
+        axis.set_xlabel("validation loss")
+    axes[0].set_ylabel("share of the possible")
+    dots = [axes[0].scatter([], [], s=34, color=LINES[i % len(LINES)]) for i in range(len(order))]
+    ring = axes[0].scatter([], [], s=120, facecolors="none", edgecolors=FAINT, linewidths=1.6)
+    labels = [*order, "chosen without labels"]
+    columns = _legend_columns(labels, len(seeds))
+    figure.legend([*dots, ring], labels, loc="outside lower center", ncols=columns, frameon=False)
+    return figure
+
+
 def training_figure(metrics: Sequence[Mapping[str, Any]]) -> "Figure":
     """What metrics.jsonl holds, one panel per kind of value; a row may lack any of them."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
@@ -96,6 +173,11 @@ def training_figure(metrics: Sequence[Mapping[str, Any]]) -> "Figure":
         axis.set_xlabel("training step")
         axis.ticklabel_format(axis="x", style="plain")
     return figure
+
+
+def _legend_columns(labels: Sequence[str], panels: int) -> int:
+    """As many entries in a row as fit under so many panels."""
+    return len(labels) if panels > 2 else min(len(labels), 2 * panels)
 
 
 def has_something_to_draw(metrics: Sequence[Mapping[str, Any]]) -> bool:
@@ -137,13 +219,13 @@ def _title(axis: "Axes", text: str) -> None:
     axis.set_title(text, loc="left", fontsize=12, fontweight="bold", color=INK, pad=9)
 
 
-def _figure(panels: int, height: float = 3.3) -> "tuple[Figure, list[Axes]]":
-    """An empty figure with so many panels, two or three in a row; no global state is touched."""
+def _figure(panels: int, height: float = 3.3, columns: int | None = None) -> "tuple[Figure, list[Axes]]":
+    """An empty figure with so many panels, two or three in a row unless told; no global state is touched."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    columns = panels if panels <= 3 else (2 if panels == 4 else 3)
+    columns = columns or (panels if panels <= 3 else (2 if panels == 4 else 3))
     rows = -(-panels // columns)
     with rc_context({"font.size": 10.5, "axes.labelcolor": FAINT, "text.color": INK}):
         figure = Figure(figsize=(5.4 * columns if columns < 3 else 4.3 * columns, height * rows), layout="constrained")

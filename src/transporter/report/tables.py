@@ -1,41 +1,22 @@
-"""Tables of tracks: one row per frame and keypoint, CSV or Parquet by suffix, written as the frames come."""
+"""Tables of tracks, in the format that the end of the name says, written as the frames come."""
 
-import csv
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float32
 
 from transporter.coords import to_pixels
 from transporter.errors import InputError
 from transporter.files import replacing
+from transporter.report.formats import format_of
+from transporter.report.tracked import Head, Tracks
 
-ROWS_AT_ONCE = 16_384  # held in memory, and the size of a row group in Parquet
+__all__ = ["TrackWriter", "Tracks", "read_tracks", "write_tracks"]
 
-
-class Row(NamedTuple):
-    """One keypoint in one frame; the names of the fields are the columns of the table."""
-
-    frame: int
-    time: float  # seconds
-    keypoint: int
-    x: float  # in [-1, 1]
-    y: float
-    pixel_x: float  # the centre of the first pixel is 0.5
-    pixel_y: float
-
-
-class Tracks(NamedTuple):
-    """A table read back."""
-
-    frames: Int64[np.ndarray, "t"]
-    times: Float64[np.ndarray, "t"]
-    points: Float32[np.ndarray, "t k 2"]
-    pixels: Float32[np.ndarray, "t k 2"]
+POINTS_AT_ONCE = 16_384  # held in memory, and the size of a row group in Parquet
 
 
 class TrackWriter:
@@ -44,25 +25,26 @@ class TrackWriter:
     The file gets its name when the block ends well; when it does not, nothing is left of it.
     """
 
-    def __init__(self, path: str | Path, width: int, height: int) -> None:
-        self.path, self.width, self.height = Path(path), width, height
-        self._open = _format(self.path).open
+    def __init__(self, path: str | Path, width: int, height: int, clip: str = "clip") -> None:
+        self.path, self.head = Path(path), Head(width, height, clip)
+        self._open = format_of(self.path).open
         if self.path.is_dir():
             raise InputError(f"{self.path}: is a folder")
-        self._rows: list[Row] = []
+        self._waiting: list[tuple[int, float, Float32[np.ndarray, "k 2"]]] = []
 
     def add(self, frame: int, time: float, points: Float32[np.ndarray, "k 2"]) -> None:
         """The keypoints of one frame."""
-        pixels = to_pixels(points, self.width, self.height)
-        for keypoint, (point, pixel) in enumerate(zip(points.tolist(), pixels.tolist(), strict=True)):
-            self._rows.append(Row(frame, time, keypoint, *point, *pixel))
-        if len(self._rows) >= ROWS_AT_ONCE:
+        self._waiting.append((frame, time, points))
+        if len(self._waiting) * len(points) >= POINTS_AT_ONCE:
             self._flush()
 
     def _flush(self) -> None:
-        if self._rows:
-            self._write(self._rows)
-        self._rows = []
+        if self._waiting:
+            frames, times, points = zip(*self._waiting, strict=True)
+            together = np.stack(points)
+            pixels = to_pixels(together, self.head.width, self.head.height)
+            self._write(Tracks(np.array(frames, np.int64), np.array(times, np.float64), together, pixels))
+        self._waiting = []
 
     def _end(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
@@ -72,7 +54,7 @@ class TrackWriter:
         try:
             with ExitStack() as stack:
                 # Undone from the last to the first: the last rows, closing the file, its name (or its removal).
-                self._write = self._open(stack.enter_context(replacing(self.path)), stack)
+                self._write = self._open(stack.enter_context(replacing(self.path)), stack, self.head)
                 stack.push(self._end)
                 self._stack = stack.pop_all()
         except OSError as error:
@@ -85,80 +67,21 @@ class TrackWriter:
         self._stack.__exit__(kind, error, trace)
 
 
+def write_tracks(path: str | Path, tracks: Tracks, width: int, height: int, clip: str = "clip") -> None:
+    """A whole table at once, for instance in another format."""
+    with TrackWriter(path, width, height, clip) as table:
+        for frame, time, points in zip(tracks.frames.tolist(), tracks.times.tolist(), tracks.points, strict=True):
+            table.add(frame, time, points)
+
+
 def read_tracks(path: str | Path) -> Tracks:
-    """The table that TrackWriter wrote."""
+    """The table that TrackWriter wrote. DeepLabCut's and SLEAP's files know pixels only: times and points are NaN."""
     path = Path(path)
     if not path.is_file():
         raise InputError(f"{path}: no such file")
     try:
-        columns = _format(path).read(path)
-    except (KeyError, ValueError) as error:
+        return format_of(path).read(path)
+    except InputError as error:
+        raise InputError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from None
+    except (KeyError, ValueError, TypeError, OSError, IndexError) as error:
         raise InputError(f"{path}: not a table of tracks") from error
-    keypoints = int(columns[Row._fields.index("keypoint")].max(initial=-1)) + 1
-    rows = len(columns[0])
-    if keypoints and rows % keypoints:
-        raise InputError(f"{path}: not every frame has {keypoints} keypoints")
-    shape = (rows // keypoints if keypoints else 0, keypoints)
-    frame, time, _, x, y, pixel_x, pixel_y = (column.reshape(shape) for column in columns)
-    first = slice(None), slice(0, 1)
-    return Tracks(
-        frame[first].reshape(-1).astype(np.int64),
-        time[first].reshape(-1).astype(np.float64),
-        np.stack([x, y], -1).astype(np.float32),
-        np.stack([pixel_x, pixel_y], -1).astype(np.float32),
-    )
-
-
-Write = Callable[[list[Row]], None]
-
-
-class Format(NamedTuple):
-    """How a kind of file is written and read; what must be closed is left to the stack."""
-
-    open: Callable[[Path, ExitStack], Write]
-    read: Callable[[Path], list[np.ndarray]]  # columns in the order of Row
-
-
-def _format(path: Path) -> Format:
-    if path.suffix.lower() not in FORMATS:
-        raise InputError(f"{path}: a table of tracks is {' or '.join(FORMATS)}")
-    return FORMATS[path.suffix.lower()]
-
-
-def _open_csv(path: Path, stack: ExitStack) -> Write:
-    writer = csv.writer(stack.enter_context(path.open("w", newline="", encoding="utf-8")), lineterminator="\n")
-    writer.writerow(Row._fields)
-    return writer.writerows
-
-
-def _read_csv(path: Path) -> list[np.ndarray]:
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = csv.reader(file)
-        if next(rows, None) != list(Row._fields):
-            raise ValueError("other columns")
-        table = np.array([[float(value) for value in row] for row in rows]).reshape(-1, len(Row._fields))
-    return list(table.T)
-
-
-def _open_parquet(path: Path, stack: ExitStack) -> Write:
-    import pyarrow
-    from pyarrow.parquet import ParquetWriter
-
-    kinds = {"frame": "int64", "time": "float64", "keypoint": "int32"}
-    schema = pyarrow.schema([(name, kinds.get(name, "float32")) for name in Row._fields])
-    writer = stack.enter_context(ParquetWriter(path, schema))
-
-    def write(rows: list[Row]) -> None:
-        writer.write_table(pyarrow.table(list(zip(*rows, strict=True)), schema=schema))
-
-    return write
-
-
-def _read_parquet(path: Path) -> list[np.ndarray]:
-    from pyarrow.parquet import read_table
-
-    table = read_table(path)
-    return [table[name].to_numpy() for name in Row._fields]
-
-
-FORMATS = {".csv": Format(_open_csv, _read_csv), ".parquet": Format(_open_parquet, _read_parquet)}

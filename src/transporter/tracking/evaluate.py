@@ -1,12 +1,12 @@
 """Measure a detector against the truth of an environment under random play."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, UInt8
 
-from transporter.envs.base import Frame, PixelEnv, Truth
+from transporter.envs.base import Frame, PixelEnv, Scene, Truth
 from transporter.errors import InputError
 from transporter.tracking.match import Episode
 from transporter.tracking.metrics import LENGTHS, following, tracking_curve
@@ -38,19 +38,38 @@ def evaluate(
     batch: int = 64,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
-    """Play at random until there are enough frames or episodes, detect, and compare with the truth.
+    """Play at random until there are enough frames or episodes, detect, and compare with the truth."""
+    limits = {"frames": frames, "episodes": episodes, "max_steps_per_episode": max_steps_per_episode}
+    (played,) = witness(env, [detector], **limits, seed=seed, batch=batch, progress=progress)
+    return judge(played, env.scene, seed, lengths, following_length)
 
-    Frames are handed to the detector as they come and are not kept. `progress` hears how many frames are done.
+
+def witness(
+    env: PixelEnv,
+    detectors: Sequence[Detect],
+    *,
+    frames: int | None,
+    episodes: int | None = None,
+    seed: int = 0,
+    max_steps_per_episode: int | None = None,
+    batch: int = 64,
+    progress: Callable[[int], None] | None = None,
+) -> list[list[Episode]]:
+    """One random play as each of the detectors sees it.
+
+    Frames are handed to the detectors as they come and are not kept. `progress` hears how many frames are done.
     """
     if not env.scene.has_truth:
         raise InputError(f"{env.scene.name} has no ground truth to evaluate against")
-    detected: list[np.ndarray] = []
+    detected: list[list[np.ndarray]] = [[] for _ in detectors]
     truths: list[Truth] = []
     firsts: list[int] = []  # where each episode begins
     pending: list[Frame] = []
 
     def detect_pending() -> None:
-        detected.append(_detect(detector, np.stack(pending)))
+        shown = np.stack(pending)
+        for detector, found in zip(detectors, detected, strict=True):
+            found.append(_detect(detector, shown))
         pending.clear()
         if progress:
             progress(len(truths))
@@ -66,20 +85,30 @@ def evaluate(
     if pending:
         detect_pending()
 
-    points = np.concatenate(detected)
     centres, present = (np.stack(parts) for parts in zip(*truths, strict=True))
-    spans = zip(firsts, [*firsts[1:], len(truths)], strict=True)
-    played = [Episode(points[a:b], centres[a:b], present[a:b]) for a, b in spans]
-    followed = following(played, env.scene.radius, following_length)
+    spans = list(zip(firsts, [*firsts[1:], len(truths)], strict=True))
+    seen = [np.concatenate(found) for found in detected]
+    return [[Episode(points[a:b], centres[a:b], present[a:b]) for a, b in spans] for points in seen]
+
+
+def judge(
+    played: Sequence[Episode],
+    scene: Scene,
+    seed: int,
+    lengths: Iterable[int] = LENGTHS,
+    following_length: int = FOLLOWING_LENGTH,
+) -> Evaluation:
+    """What the episodes of a play tell of the detector that saw them."""
+    followed = following(played, scene.radius, following_length)
     return Evaluation(
-        scene=env.scene.name,
+        scene=scene.name,
         seed=seed,
-        frames=len(truths),
+        frames=sum(len(episode.points) for episode in played),
         episodes=len(played),
-        curve=tracking_curve(played, env.scene.radius, lengths),
+        curve=tracking_curve(played, scene.radius, lengths),
         following_length=following_length,
-        keypoints=keypoint_rows(followed, env.scene.objects),
-        objects=object_rows(followed, env.scene.objects),
+        keypoints=keypoint_rows(followed, scene.objects),
+        objects=object_rows(followed, scene.objects),
     )
 
 

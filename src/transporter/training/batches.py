@@ -51,10 +51,12 @@ class ResidentPairs:
 
     def batch(self, draw: Draw) -> tuple[UInt8[Tensor, "b H W 3"], UInt8[Tensor, "b H W 3"]]:
         """(source, target)"""
-        device = self.pairs.device
-        rows = torch.from_numpy(draw.rows).to(device, non_blocking=True)
-        first = torch.from_numpy(draw.swap.astype(np.int64)).to(device, non_blocking=True)
-        return self.pairs[rows, first], self.pairs[rows, 1 - first]
+        frames = self.pairs.flatten(0, 1)  # whole frames by their number: a GPU copies those far faster than by two
+        first = 2 * draw.rows + draw.swap
+        numbers = np.concatenate((first, first ^ 1))
+        chosen = frames.index_select(0, torch.from_numpy(numbers).to(frames.device, non_blocking=True))
+        source, target = chosen.split(len(first))
+        return source, target
 
     def statistics(self, rows: Int64[np.ndarray, "n"]) -> tuple[Float[Tensor, "3 H W"], Float[Tensor, "3 H W"]]:
         """Mean and standard deviation of every pixel over both frames of the given rows."""

@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 from transporter.errors import InputError
 from transporter.models.blocks import PAPER, SMALL, TINY
-from transporter.models.factory import ModelConfig
+from transporter.models.factory import Kind, ModelConfig
+
+BOTH_WAYS: tuple[Kind, ...] = ("transporter", "pixel")  # kinds that can rebuild both frames of a pair at once
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.steps < 1 or self.batch < 1:
             raise InputError(f"steps and batch must be at least 1, not {self.steps} and {self.batch}")
-        if self.both_ways and (self.batch % 2 or self.model.kind not in ("transporter", "pixel")):
-            raise InputError("both_ways needs an even batch and a transporter: the others gain nothing by it")
+        if self.both_ways and (self.batch % 2 or self.model.kind not in BOTH_WAYS):
+            raise InputError("both_ways needs an even batch and a transporter: the baselines gain nothing by it")
         if min(self.log_every, self.validate_every, self.checkpoint_every) < 1:
             raise InputError("log_every, validate_every and checkpoint_every must be at least 1")
 
@@ -72,6 +74,7 @@ PRESETS: dict[Preset, TrainConfig] = {
     "fast": TrainConfig(
         model=ModelConfig(size=80, shape=SMALL, standardise=True),
         steps=10_000,
+        both_ways=True,
         sigma_start=0.5,
         sigma_steps=3_000,
     ),
@@ -101,6 +104,8 @@ def preset(name: Preset, **changes: Any) -> TrainConfig:
     base = PRESETS[name]
     if "steps" in changes and "sigma_steps" not in changes:
         changes["sigma_steps"] = base.sigma_steps * changes["steps"] // base.steps
+    if changes.get("kind", base.model.kind) not in BOTH_WAYS:
+        changes["both_ways"] = False
     of_model = {f.name for f in dataclasses.fields(ModelConfig)}
     model = dataclasses.replace(base.model, **{n: v for n, v in changes.items() if n in of_model})
     return dataclasses.replace(base, model=model, **{n: v for n, v in changes.items() if n not in of_model})

@@ -1,0 +1,263 @@
+"""transporter keyqn: agents that learn Atari games from keypoints in 100,000 interactions."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from transporter.cli.given import Maybe, at_least, device_named
+from transporter.cli.train import claimed_run, leave_a_core
+from transporter.control.keyqn.config import KeyQNConfig
+from transporter.errors import InputError
+
+if TYPE_CHECKING:
+    from transporter.control.keyqn.experiment import Experiment
+    from transporter.models.detector import Detector
+    from transporter.runs import Json, Run
+    from transporter.training.learner import Hardware
+
+Games = Annotated[tyro.conf.Positional[list[str]], tyro.conf.arg(metavar="GAME [GAME ...]", help_behavior_hint="")]
+Observation = Literal["keypoints", "points", "features", "objects", "pixels"]
+Settings = Annotated[KeyQNConfig, tyro.conf.arg(name="")]
+RATE = 15  # steps a second: four frames each, at the console's 60
+
+
+def keyqn(
+    game: Games,
+    /,
+    seeds: int = 3,
+    first_seed: int = 0,
+    observation: Observation = "keypoints",
+    model: Maybe[list[str]] = None,
+    out: Maybe[Path] = None,
+    json: Maybe[Path] = None,
+    video: int = 60,
+    log_every: int = 1_000,
+    checkpoint_every: int = 25_000,
+    device: str = "auto",
+    compile: bool = False,
+    settings: Settings = KeyQNConfig(),  # noqa: B008
+) -> None:
+    """Learn to play Atari games in 100,000 interactions, then evaluate. Run the same command again to go on.
+
+    All games and seeds learn side by side in one process, their networks batched.
+
+    Args:
+        game: Atari games (pong, breakout, ms_pacman, …).
+        seeds: How many agents learn each game.
+        first_seed: The first of their seeds.
+        observation: keypoints and features under them, either of the two, true objects, or the pixels.
+        model: The detector, for one game; or GAME=MODEL for each. By default the shipped model of the game's name.
+        out: Run folder; by default runs/keyqn-GAMES-OBSERVATION.
+        json: Also write the results to this file.
+        video: Seconds of a clip of each game's best agent at play, with its keypoints; 0: none.
+        log_every: Interactions between rows of metrics.jsonl.
+        checkpoint_every: Interactions between checkpoints, to go on from after a crash; 0: only when asked to stop.
+        device: auto (the GPU where there is one), cpu, cuda or cuda:N.
+        compile: torch.compile the memory's arithmetic.
+        settings: What decides an agent.
+    """
+    at_least(1, seeds=seeds, log_every=log_every)
+    at_least(0, first_seed=first_seed, checkpoint_every=checkpoint_every, video=video)
+    device = device_named(device)
+    from transporter.control.keyqn.experiment import Experiment
+    from transporter.training.learner import Hardware
+
+    check_games(game, observation)
+    detectors = {} if observation in ("objects", "pixels") else detectors_for(game, model or [], device)
+    chosen = tuple(range(first_seed, first_seed + seeds))
+    experiment = Experiment(tuple(game), chosen, observation, settings, detectors)
+    path = out or Path("runs") / f"keyqn-{'-'.join(game)}-{observation}"
+    carry_out(experiment, path, Hardware(device, compile=compile), log_every, checkpoint_every, video)
+    if json is not None:
+        from transporter.files import write_text
+
+        write_text(json, result_file(path).read_text(encoding="utf-8"))
+    from transporter.cli.console import bold, say
+
+    say(f"done: {bold(path)} (agents, results and curves)")
+
+
+def carry_out(
+    experiment: "Experiment", path: Path, hardware: "Hardware", log_every: int, checkpoint_every: int, video: int
+) -> "Json":
+    """Everything that is not done yet: learn, evaluate, show, draw."""
+    from transporter.control.keyqn.experiment import learnt, settings
+    from transporter.runs import Run
+
+    with claimed_run(path, settings(experiment)):
+        run = Run.open(path)
+        if not learnt(experiment, run):
+            learn_with_bar(experiment, run, hardware, log_every, checkpoint_every)
+        result = evaluate_with_bar(experiment, run, hardware)
+        show(experiment, result)
+        picture(experiment, run, video)
+    return result
+
+
+def check_games(games: list[str], observation: Observation) -> None:
+    """Refuse what cannot be played before anything is loaded for it."""
+    from transporter.envs import atari
+
+    if not games or len(set(games)) != len(games):
+        raise InputError("name games, each once: pong, breakout, …")
+    for name in games:
+        scene = atari.scene(name)
+        if observation == "objects" and not scene.has_truth:
+            raise InputError(f"{name} has no ground truth to play from")
+
+
+def detectors_for(games: list[str], models: list[str], device: str) -> "dict[str, Detector]":
+    """A detector for each game: the one that was named for it, or the shipped one of the game's name."""
+    from transporter.models.zoo import load, shipped
+
+    named = dict(pair.split("=", 1) for pair in models if "=" in pair)
+    plain = [given for given in models if "=" not in given]
+    if plain and (len(games) > 1 or len(plain) > 1):
+        raise InputError("with several games say which model is whose: --model pong=MODEL breakout=MODEL")
+    if stray := sorted(set(named) - set(games)):
+        raise InputError(f"--model {stray[0]}=…: {stray[0]} is not among the games")
+    found = {}
+    for name in games:
+        which = plain[0] if plain else named.get(name, name)
+        if which == name and name not in named and name not in shipped():
+            raise InputError(f"no model of {name} is shipped: train one, then give --model {name}=MODEL")
+        found[name] = load(which, device)
+    return found
+
+
+def learn_with_bar(
+    experiment: "Experiment", run: "Run", hardware: "Hardware", log_every: int, checkpoint_every: int
+) -> None:
+    """Train to the end, or until someone asks to stop."""
+    from transporter.cli.console import bar, warn
+    from transporter.cli.stop import stop_when_asked
+    from transporter.control.keyqn.experiment import Notices, learn
+
+    if hardware.resolve().type == "cpu":
+        leave_a_core()
+    total = experiment.config.protocol.interactions
+    with ExitStack() as stack:
+        stop = stack.enter_context(stop_when_asked())
+        shown = stack.enter_context(bar(f"learn {' '.join(experiment.games)}", total, "interactions"))
+        recent: dict[int, float] = {}
+
+        def observe(row: "Json") -> None:
+            recent.update({int(agent): score for agent, score, _ in row["episodes"]})
+            shown.at(row["step"], note(experiment, recent))
+
+        notices = Notices(row=observe, again=lambda step: shown.at(step, "playing again"), stopping=stop.asked)
+        learn(experiment, run, hardware, notices, log_every, checkpoint_every)
+    for warning in run.warnings:
+        warn(warning)
+    stop.raise_if_asked(f"stopped, state saved in {run.path}: run the same command again to go on")
+
+
+def note(experiment: "Experiment", recent: dict[int, float]) -> str:
+    """The newest scores, game by game."""
+    parts = []
+    for index, name in enumerate(experiment.games):
+        first = index * len(experiment.seeds)
+        scores = [recent[i] for i in range(first, first + len(experiment.seeds)) if i in recent]
+        parts += [f"{name} {sum(scores) / len(scores):.0f}"] if scores else []
+    return " · ".join(parts)
+
+
+def result_file(path: Path) -> Path:
+    return path / "keyqn.json"
+
+
+def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware") -> "Json":
+    """The scores of the trained agents; measured once for a run."""
+    import json as reader
+
+    from transporter.cli.console import bar
+    from transporter.control.keyqn import experiment as of
+    from transporter.results import Result
+
+    path = result_file(run.path)
+    if not path.exists():
+        total = experiment.config.protocol.episodes * len(experiment.agents)
+        with bar(f"evaluate {' '.join(experiment.games)}", total, "episodes") as shown:
+            scores = of.measure(experiment, run, hardware, of.Notices(evaluated=shown.at))
+        rows = run.metrics()
+        Result(
+            name=f"keyqn {experiment.kind}",
+            figures={**of.figures(scores), "training seconds": round(of.seconds(rows), 1)},
+            config={**experiment.config.to_json(), "observation": experiment.kind},
+            seeds={"agents": list(experiment.seeds)},
+            details={"scores": scores, "curves": of.curves(rows, len(experiment.agents))},
+            device=str(hardware.resolve()),
+        ).write(path)
+    return reader.loads(path.read_text(encoding="utf-8"))
+
+
+def show(experiment: "Experiment", result: "Json") -> None:
+    """The table: ours, seed by seed, beside the paper's and others'."""
+    from transporter.cli.console import table
+    from transporter.control.keyqn.scores import published
+
+    others = ("random", "KeyQN (paper)", "SPR", "BBF", "human")
+    rows = []
+    for name in experiment.games:
+        figures = result["figures"]
+        seeds = [f"{figures[f'{name} seed {i}']:.1f}" for i in range(len(experiment.seeds))]
+        compared = [published(other, name) for other in others]
+        rows.append([
+            name, f"{figures[f'{name} mean']:.1f} ± {figures[f'{name} std']:.1f}", " ".join(seeds),
+            *("–" if score is None else f"{score:.1f}" for score in compared),
+        ])  # fmt: skip
+    table(f"mean scores from {experiment.kind}", ["game", "ours", "seeds", *others], rows)
+
+
+def picture(experiment: "Experiment", run: "Run", video: int) -> None:
+    """Curves and clips that are not there yet; a machine without the packages for them leaves them to another."""
+    from transporter.cli.console import warn
+
+    try:
+        draw_curves(experiment, run)
+        for name in experiment.games if video else ():
+            record(experiment, run, name, video)
+    except ImportError as error:
+        warn(f"no pictures without {error.name}: run the same command again where it is installed")
+
+
+def draw_curves(experiment: "Experiment", run: "Run") -> None:
+    from transporter.control.keyqn.experiment import curves
+    from transporter.control.keyqn.scores import published
+    from transporter.report.learning import learning_figure
+
+    lines = curves(run.metrics(), len(experiment.agents))
+    if not any(lines) or (run.path / "curves.png").exists():
+        return
+    seeds = len(experiment.seeds)
+    games = {name: lines[i * seeds : (i + 1) * seeds] for i, name in enumerate(experiment.games)}
+    names = ("random", "KeyQN (paper)")
+    marks = {g: {n: score for n in names if (score := published(n, g)) is not None} for g in games}
+    from transporter.files import replacing
+
+    with replacing(run.path / "curves.png") as temporary:
+        learning_figure(games, marks).savefig(temporary, dpi=110)
+
+
+def record(experiment: "Experiment", run: "Run", name: str, seconds: int) -> None:
+    """A clip of the game's best agent."""
+    import json as reader
+
+    from transporter.control.keyqn.agent import KeyQN
+    from transporter.control.keyqn.experiment import FRAME, agent_file
+    from transporter.control.keyqn.video import watch
+    from transporter.report.clip import ClipWriter
+    from transporter.report.draw import draw_keypoints
+
+    path = run.path / f"{name}.mp4"
+    if path.exists():
+        return
+    figures = reader.loads(result_file(run.path).read_text(encoding="utf-8"))["figures"]
+    best = max(range(len(experiment.seeds)), key=lambda i: figures[f"{name} seed {i}"])
+    agent = KeyQN.load(agent_file(run, name, experiment.seeds[best]))
+    size = agent.detector.config.size if agent.detector else FRAME
+    with ClipWriter(path, 3 * 160, 3 * 210, rate=RATE) as clip:
+        for shown in watch(agent, name, seed=0, size=size, most=seconds * RATE):
+            clip.add(draw_keypoints(shown.screen, shown.points, scale=3))

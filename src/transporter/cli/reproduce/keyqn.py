@@ -1,0 +1,133 @@
+"""transporter reproduce keyqn: Table 1, beside published agents and what the same learner does with other inputs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_args
+
+import tyro
+
+from transporter.cli.given import Maybe, at_least, device_named, folder_named
+from transporter.cli.keyqn import Observation, carry_out, check_games, detectors_for, result_file
+from transporter.control.keyqn.config import KeyQNConfig
+from transporter.errors import InputError
+
+if TYPE_CHECKING:
+    from transporter.runs import Json
+
+
+@dataclass(frozen=True)
+class Options:
+    """By default the five games of the paper, from keypoints, with three seeds each."""
+
+    games: str = "breakout,frostbite,ms_pacman,pong,seaquest"
+    """Atari games, with commas between them; all of them learn at once."""
+    observations: str = "keypoints"
+    """What agents see, with commas between: keypoints, points, features, objects, pixels; and random, for no agent."""
+    seeds: int = 3
+    """How many agents learn each game."""
+    model: Maybe[list[str]] = None
+    """GAME=MODEL, for games without a shipped model or with another."""
+    out: Path = Path("results/keyqn")
+    """Folder for the results: a JSON file for each observation, summary.json and table.md."""
+    runs: Path = Path("runs/keyqn")
+    """Folder for the run folders; what is there already is not made again."""
+    docs: Maybe[Path] = None
+    """Folder of a results.md that has the markers and gets the table."""
+    video: int = 0
+    """Seconds of a clip of each game's best agent at play; 0: none."""
+    checkpoint_every: int = 25_000
+    """Interactions between checkpoints; 0: only when asked to stop."""
+    device: str = "auto"
+    """Where to compute: auto (the GPU where there is one), cpu, cuda or cuda:N."""
+    compile: bool = False
+    """Compile the memory's arithmetic (torch.compile)."""
+
+
+DEFAULTS = Options()
+
+
+def keyqn(
+    given: tyro.conf.OmitArgPrefixes[Options] = DEFAULTS,
+    settings: Annotated[KeyQNConfig, tyro.conf.arg(name="")] = KeyQNConfig(),  # noqa: B008
+) -> None:
+    """Scores after 100,000 interactions, game by game, beside the paper's and others'. Run again to go on."""
+    at_least(1, seeds=given.seeds)
+    at_least(0, video=given.video, checkpoint_every=given.checkpoint_every)
+    device, out = device_named(given.device), folder_named(given.out)
+    games, observations = given.games.split(","), given.observations.split(",")
+    known = (*get_args(Observation), "random")
+    if wrong := [name for name in observations if name not in known]:
+        raise InputError(f"no observation named {wrong[0]!r}: there are {', '.join(known)}")
+    for name in observations:
+        check_games(games, name)  # type: ignore[arg-type]
+    looking = any(name in ("keypoints", "points", "features") for name in observations)
+    detectors = detectors_for(games, given.model or [], device) if looking else {}
+    from transporter.control.keyqn.experiment import Experiment
+    from transporter.files import write_text
+    from transporter.training.learner import Hardware
+
+    hardware = Hardware(device, compile=given.compile)
+    results: dict[str, Json] = {}
+    for name in observations:
+        if name == "random":
+            results[name] = at_random(games, given.seeds, settings.protocol.episodes, out)
+            continue
+        needed = detectors if name in ("keypoints", "points", "features") else {}
+        experiment = Experiment(tuple(games), tuple(range(given.seeds)), name, settings, needed)  # type: ignore[arg-type]
+        path = given.runs / name
+        results[name] = carry_out(experiment, path, hardware, 1_000, given.checkpoint_every, given.video)
+        write_text(out / f"{name}.json", result_file(path).read_text(encoding="utf-8"))
+    publish(games, results, out, given.docs)
+
+
+def at_random(games: list[str], seeds: int, episodes: int, out: Path) -> "Json":
+    """What no agent at all scores in the same games."""
+    from transporter.control.keyqn.evaluation import play_at_random
+    from transporter.control.keyqn.experiment import figures
+    from transporter.control.rollout import Arena
+    from transporter.envs import atari
+    from transporter.results import Result
+
+    scores = {}
+    for name in games:
+        arena = Arena([atari.make_vector(name, episodes, 16) for _ in range(seeds)], life_loss_ends=False)
+        actions = [len(atari.scene(name).actions)] * seeds
+        scores[name] = play_at_random(arena, actions, list(range(seeds))).tolist()
+        arena.close()
+    made = Result("keyqn random", figures(scores), {"episodes": episodes}, {"agents": seeds}, {"scores": scores})
+    made.write(out / "random.json")
+    return {"figures": made.figures}
+
+
+def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path | None) -> None:
+    """summary.json, and the table with every published agent in it."""
+    from transporter.cli.console import bold, say
+    from transporter.control.keyqn.scores import PUBLISHED, human_normalised, published
+    from transporter.files import write_text
+    from transporter.report.published import markdown_table, put_between_markers
+    from transporter.results import Result
+
+    rows: list[list[str]] = []
+    summary: dict[str, float] = {}
+    for name, result in results.items():
+        means = [result["figures"][f"{game} mean"] for game in games]
+        cells = [
+            f"{mean:.1f} ± {result['figures'][f'{game} std']:.1f}" for game, mean in zip(games, means, strict=True)
+        ]
+        shares = [share for g, m in zip(games, means, strict=True) if (share := human_normalised(g, m)) is not None]
+        rows.append([f"**ours, {name}**", *cells, f"{sum(shares) / len(shares):.3f}" if shares else "–"])
+        summary |= {f"{name}: {figure}": value for figure, value in result["figures"].items()}
+    for agent in PUBLISHED:
+        scores = [published(agent, game) for game in games]
+        shares = [
+            s for g, m in zip(games, scores, strict=True) if m is not None and (s := human_normalised(g, m)) is not None
+        ]
+        cells = ["–" if score is None else f"{score:.1f}" for score in scores]
+        rows.append([agent, *cells, f"{sum(shares) / len(shares):.3f}" if shares else "–"])
+    table = markdown_table(["agent", *games, "mean, human-normalised"], rows)
+    config = next(iter(results.values())).get("config", {})
+    Result("keyqn", summary, config, {"observations": list(results)}).write(out / "summary.json")
+    write_text(out / "table.md", table + "\n")
+    if docs is not None:
+        put_between_markers(docs / "results.md", "keyqn", table)
+    say(f"written: {bold(out / 'summary.json')} and {bold(out / 'table.md')}")

@@ -1,0 +1,86 @@
+"""Acting: from what the games show to the best action of every player, their memories carried along."""
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, Int64
+from torch import Tensor
+
+from transporter.control.keyqn.captured import Captured
+from transporter.control.keyqn.network import QNetwork
+from transporter.control.keyqn.observe import Observer
+from transporter.control.replay import Before, Memory, Outcome, SequenceReplay
+from transporter.control.rollout import Moment
+
+TOLD = 5  # first, action, reward, discount, real: what the CPU tells the GPU of each player at each step
+
+
+class Actor:
+    """a agents with b players each, agent after agent. With a replay (and b = 1) all that happens is put into it."""
+
+    def __init__(
+        self,
+        network: QNetwork,
+        observer: Observer,
+        weights: Float[Tensor, "a p"],
+        copies: int = 1,
+        replay: SequenceReplay | None = None,
+        capture: bool = False,
+    ) -> None:
+        self.network, self.observer, self.weights, self.replay = network, observer, weights, replay
+        device = weights.device
+        self.at_once = (len(weights), 1, copies)  # agents, rows, players of each
+        players = len(weights) * copies
+        self.memory = network.nothing(copies)
+        self.row = torch.zeros(players, *observer.row, dtype=observer.dtype, device=device)
+        self.best = torch.zeros(players, dtype=torch.int64, device=device)
+        self.step = 0  # rows seen
+        self._at = torch.zeros(1, dtype=torch.int64, device=device)
+        self._told = torch.zeros(players, TOLD, device=device)
+        self._views: list[Tensor] = []
+        self._host: list[Tensor] = []
+        self._captured = Captured(self._act, [*self.memory, self.row], capture)
+
+    def __call__(self, moment: Moment, actions: Int64[np.ndarray, "n"], reward: Float32[np.ndarray, "n"]) -> np.ndarray:
+        """Everyone's best action, given the moment, and the action and reward (as learnt from) that led to it."""
+        self._receive(moment, actions, reward)
+        self._captured()
+        self.step += 1
+        return self.best.cpu().numpy()
+
+    def _receive(self, moment: Moment, actions: np.ndarray, reward: np.ndarray) -> None:
+        """Everything into tensors that stay in place, by way of memory that a GPU can fetch from by itself."""
+        device = self._told.device
+        if not self._views:
+            kinds = [torch.uint8 if view.dtype == np.uint8 else torch.float32 for view in moment.views]
+            shapes = [view.shape for view in moment.views]
+            self._views = [torch.zeros(s, dtype=k, device=device) for s, k in zip(shapes, kinds, strict=True)]
+            pinned = device.type == "cuda"
+            self._host = [torch.zeros(t.shape, dtype=t.dtype, pin_memory=pinned) for t in (*self._views, self._told)]
+        told = np.stack((moment.first, actions, reward, moment.discount, moment.real), 1, dtype=np.float32)
+        for host, there, new in zip(self._host, (*self._views, self._told), (*moment.views, told), strict=True):
+            host.numpy()[:] = new
+            there.copy_(host, non_blocking=True)
+        self._at.fill_(self.step)
+
+    @torch.no_grad()
+    def _act(self) -> None:
+        first, action, reward, discount, real = self._told.unbind(1)
+        first, action, real = first > 0, action.long(), real > 0
+        rows = self.observer(self._views)
+        earlier = torch.where(first.view(-1, *(1,) * len(self.observer.row)), rows, self.row)
+        if self.replay is not None:
+            # With the very first row nothing is over yet: what is said of the row before lands on row 0 itself, and
+            # is said again, rightly, with row 1.
+            self.replay.end((self._at - 1).clamp_min(0), Outcome(action, reward, discount, real))
+            self.replay.see(self._at, rows, first, Memory(*(part[:, 0] for part in self.memory)))
+        before = Before(*(part.view(self.at_once) for part in (first, action, reward)))
+        seen = (part.view(*self.at_once, *self.observer.row) for part in (rows, earlier))
+        weights = self.network.layout.views(self.weights)
+        q, _, memory = self.network(weights, self.network.read(*seen), before, self.memory)
+        for kept, new in zip((*self.memory, self.row, self.best), (*memory, rows, q.argmax(-1).flatten()), strict=True):
+            kept.copy_(new)
+
+    def restore(self, step: int, memory: Memory, row: Tensor) -> None:
+        self.step = step
+        for kept, old in zip((*self.memory, self.row), (*memory, row), strict=True):
+            kept.copy_(old)

@@ -1,0 +1,145 @@
+"""KeyQN: a trained agent, in one file with its detector, for any environment that shows what it knows.
+
+>>> agent = KeyQN.load("runs/keyqn/agents/pong-seed0.safetensors")
+>>> agent.play(gymnasium.make("ALE/Pong-v5"), episodes=3)
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from transporter.control.keyqn.actor import Actor
+from transporter.control.keyqn.config import KeyQNConfig
+from transporter.control.keyqn.network import QNetwork
+from transporter.control.keyqn.observe import Kind, observer
+from transporter.control.rollout import Moment
+from transporter.errors import InputError
+from transporter.files import replacing
+from transporter.models.detector import Detector
+from transporter.models.factory import ModelConfig
+
+FORMAT = 1
+
+
+class KeyQN:
+    """What one agent has learnt. Call it with frame after frame; `reset` before an episode."""
+
+    def __init__(
+        self,
+        config: KeyQNConfig,
+        kind: Kind,
+        weights: Float[Tensor, "p"],
+        *,
+        actions: int,
+        heads: int,
+        slots: int = 0,
+        detector: Detector | None = None,
+        card: dict[str, Any] | None = None,
+        device: str | None = None,
+    ) -> None:
+        """`actions` of its game among `heads`: agents that learn together share a shape, and so it is with `slots`."""
+        self.config, self.kind, self.detector, self.card = config, kind, detector, card or {}
+        self.actions, self.heads, self.slots = actions, heads, slots
+        if detector is not None:
+            self.device = detector.device
+        else:
+            self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.weights = weights.to(self.device)
+        eyes = observer(kind, [detector] if detector else [], slots)
+        legal = torch.arange(heads, device=self.device)[None] < actions
+        self._network = QNetwork(config.network, eyes.inputs(config.network), legal)
+        self._eyes = eyes
+        if self._network.layout.size != self.weights.numel():
+            raise InputError(f"{self.weights.numel()} weights do not fit a network of {self._network.layout.size}")
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: an episode begins."""
+        self._actor = Actor(self._network, self._eyes, self.weights[None])
+        self._first, self._action = True, 0
+
+    def __call__(self, view: np.ndarray, reward: float = 0.0) -> int:
+        """The best action, given a frame (H, W, 3) and the reward that the action before has brought."""
+        learnt = np.sign(reward) if self.config.learning.clip_rewards else reward
+        one = np.ones(1, np.float32)
+        moment = Moment([np.asarray(view)[None]], np.array([self._first]), one * float(learnt), one, one > 0, [])
+        self._action = int(self._actor(moment, np.array([self._action]), moment.reward)[0])
+        self._first = False
+        return self._action
+
+    def play(self, env: Any, episodes: int = 1, seed: int | None = None, epsilon: float = 0.001) -> list[float]:
+        """Scores of full episodes. The environment takes care of frame-skip, and shows the frames after it."""
+        if getattr(env.action_space, "n", None) != self.actions:
+            raise InputError(f"this agent has {self.actions} actions, the environment {env.action_space}")
+        chance = np.random.default_rng(seed)
+        scores = []
+        for _ in range(episodes):
+            self.reset()
+            view, info = env.reset(seed=seed)
+            seed, score, reward, over = None, 0.0, 0.0, False
+            while not over:
+                best = self(view, reward)
+                if chance.random() < epsilon:
+                    self._action = best = int(chance.integers(self.actions))
+                lives = info.get("lives", 0)
+                view, gained, terminated, truncated, info = env.step(best)
+                reward, over = float(gained), bool(terminated or truncated)
+                score += reward
+                if self.loses_life(lives, info.get("lives", 0)):
+                    self.reset()
+            scores.append(score)
+        return scores
+
+    def loses_life(self, before: int, after: int) -> bool:
+        """Whether its memory begins anew here: in training a lost life ended an episode."""
+        return self.config.protocol.life_loss_ends and after < before
+
+    def save(self, path: str | Path) -> None:
+        """One .safetensors file that `load` reads, detector included."""
+        tensors = {"weights": self.weights.cpu().contiguous()}
+        if self.detector is not None:
+            parts = self.detector.net.state_dict().items()
+            tensors |= {f"detector.{name}": tensor.cpu().contiguous() for name, tensor in parts}
+        head = {
+            "config": self.config.to_json(),
+            "kind": self.kind,
+            "shape": {"actions": self.actions, "heads": self.heads, "slots": self.slots},
+            "detector": self.detector.config.to_json() if self.detector else None,
+            "card": self.card,
+        }
+        with replacing(Path(path)) as temporary:
+            metadata = {"format": f"keyqn {FORMAT}", "agent": json.dumps(head)}
+            safetensors.torch.save_file(tensors, temporary, metadata=metadata)
+
+    @classmethod
+    def load(cls, path: str | Path, device: str | None = None) -> Self:
+        path = Path(path)
+        try:
+            with safetensors.safe_open(path, "pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            kind, version = metadata["format"].split()
+            if kind != "keyqn" or int(version) > FORMAT:
+                raise InputError(f"{path} was written by a newer version of transporter")
+            head = json.loads(metadata["agent"])
+            detector = None
+            if head["detector"]:
+                parts = {n.removeprefix("detector."): t for n, t in tensors.items() if n.startswith("detector.")}
+                detector = Detector.from_tensors(ModelConfig.from_json(head["detector"]), parts, device=device)
+            return cls(
+                KeyQNConfig.from_json(head["config"]), head["kind"], tensors["weights"],
+                **head["shape"], detector=detector, card=head["card"], device=device,
+            )  # fmt: skip
+        except FileNotFoundError:
+            raise InputError(f"{path} does not exist") from None
+        except (OSError, safetensors.SafetensorError, KeyError, ValueError, TypeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{path} is not a KeyQN agent: {error}") from error

@@ -1,0 +1,124 @@
+"""What decides a KeyQN agent; every number has its source. No torch here: the command line reads it for --help."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from transporter.errors import InputError
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The Q-network. The paper says recurrent, thermometer code and features, and leaves the sizes open."""
+
+    thermometer: int = 40  # thresholds per axis: two pixels of an 80×80 frame each (the paper gives none)
+    motion: bool = True  # also how far each keypoint moved since the last frame (not in the paper)
+    hidden: int = 256  # units of the layers before and after the memory
+    memory: int = 256  # units of the LSTM (as in the paper's options agent, §4.2.2)
+    dueling: bool = True  # value and advantages apart (Wang et al. 2016; kept by Rainbow, SPR and BBF)
+    bins: int = (
+        51  # Q as a histogram, learnt by classification (Farebrother et al. 2024); 0: as a number, by regression
+    )
+    limit: float = 10.0  # the histogram's range is ±limit, after rescaling (C51's, in Rainbow, SPR and BBF)
+
+    def __post_init__(self) -> None:
+        if min(self.thermometer, self.hidden, self.memory) < 1 or self.bins < 0 or self.bins == 1 or self.limit <= 0:
+            raise InputError("thermometer, hidden and memory must be at least 1, bins 0 or at least 2, limit above 0")
+
+
+@dataclass(frozen=True)
+class LearningConfig:
+    """How Q is fitted. BBF: Schwarzer et al. 2023; R2D2: Kapturowski et al. 2019; SR-SPR: D'Oro et al. 2023."""
+
+    updates: int = 1  # per interaction (SR-SPR and BBF: 2 to 8, of 32 transitions each; ours are of 512)
+    batch: int = 32  # sequences in an update (R2D2: 64; SPR and BBF: 32 transitions)
+    burn_in: int = 8  # rows that only bring the memory up to date (R2D2: 40 of 80; our episodes are shorter)
+    unroll: int = 16  # rows learnt from, after those
+    rate: float = 3e-4  # Adam's (BBF and R2D2: 1e-4, for deeper networks)
+    epsilon: float = 1.5e-4  # Adam's (Rainbow, SPR, BBF)
+    weight_decay: float = 0.01  # decoupled (BBF: 0.1)
+    clip: float = 10.0  # norm of an agent's gradient (SPR, BBF)
+    target_rate: float = 0.005  # share of the online network that the frozen one takes over at each update (BBF)
+    refit_every: int = 0  # instead: a whole copy every so many updates, as in neural fitted Q (Riedmiller 2005)
+    steps_start: int = 10  # n of n-step returns after a reset (BBF) …
+    steps_end: int = 3  # … and in the end (BBF)
+    gamma_start: float = 0.97  # discount after a reset (BBF) …
+    gamma_end: float = 0.997  # … and in the end (BBF, R2D2)
+    anneal: int = 10_000  # updates from start to end (BBF)
+    reset_every: int = 40_000  # updates between resets of the last layers (SR-SPR: 40,000; BBF: 20,000)
+    reset_until: float = 0.85  # no reset after this share of the training: what was reset must learn again
+    shrink: float = 0.8  # what the other layers keep at a reset; the rest is fresh (BBF: 0.5, on its encoder)
+    clip_rewards: bool = True  # learn from the sign of a score (all of the agents above); never in evaluation
+    rescale: bool = True  # learn h(Q), which brings large values closer (R2D2)
+    double: bool = True  # the online network chooses, the frozen one values (van Hasselt et al. 2016)
+    act_with_target: bool = True  # play with the frozen network's calmer opinion (BBF)
+
+    def __post_init__(self) -> None:
+        counts = (self.updates, self.batch, self.unroll, self.steps_start, self.steps_end, self.anneal)
+        if min(counts) < 1 or self.burn_in < 0 or self.reset_every < 0 or self.refit_every < 0:
+            raise InputError("updates, batch, unroll, steps and anneal must be at least 1, other counts at least 0")
+        if not (0 < self.gamma_start < 1 and 0 < self.gamma_end < 1):
+            raise InputError("discounts must lie between 0 and 1")
+
+    @property
+    def length(self) -> int:
+        """Rows of a window: those burnt in, those learnt from, and the one whose value ends the last return."""
+        return self.burn_in + self.unroll + 1
+
+    def steps(self, since: int) -> int:
+        """n so many updates after the last reset: geometric, as in BBF."""
+        return round(self.steps_start * (self.steps_end / self.steps_start) ** self._share(since))
+
+    def gamma(self, since: int) -> float:
+        """γ so many updates after the last reset; the horizon 1 / (1 - γ) grows geometrically, as in BBF."""
+        start, end = 1 - self.gamma_start, 1 - self.gamma_end
+        return 1 - start * (end / start) ** self._share(since)
+
+    def _share(self, since: int) -> float:
+        return min(1.0, since / self.anneal)
+
+
+@dataclass(frozen=True)
+class ProtocolConfig:
+    """Atari-100k (Kaiser et al. 2020), and how the agent explores within it."""
+
+    interactions: int = 100_000  # agent steps of four frames each
+    first_updates: int = 2_000  # interactions before the first update (SPR and BBF)
+    epsilon_end: float = 0.01  # share of random actions …
+    epsilon_steps: int = 5_000  # … reached after so many interactions, falling linearly from 1 (SPR: 2,001; DrQ: 5,000)
+    sticky: float = 0.0  # probability that the emulator repeats the last action instead
+    life_loss_ends: bool = True  # in training a lost life ends the episode; in evaluation only the memory begins anew
+    episodes: int = 100  # of evaluation
+    evaluation_epsilon: float = 0.001  # share of random actions in evaluation (SPR, BBF)
+
+    def __post_init__(self) -> None:
+        if self.interactions < 1 or self.episodes < 0 or self.first_updates < 0 or self.epsilon_steps < 0:
+            raise InputError("interactions must be at least 1, other counts at least 0")
+        if not (0 <= self.epsilon_end <= 1 and 0 <= self.evaluation_epsilon <= 1 and 0 <= self.sticky <= 1):
+            raise InputError("epsilon and sticky are shares between 0 and 1")
+
+    def epsilon(self, step: int) -> float:
+        """Share of random actions at an interaction."""
+        done = min(1.0, step / self.epsilon_steps) if self.epsilon_steps else 1.0
+        return 1 + (self.epsilon_end - 1) * done
+
+
+@dataclass(frozen=True)
+class KeyQNConfig:
+    """All of an agent, given its game, its seed and what it observes."""
+
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    learning: LearningConfig = field(default_factory=LearningConfig)
+    protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "KeyQNConfig":
+        try:
+            return cls(
+                NetworkConfig(**data["network"]), LearningConfig(**data["learning"]), ProtocolConfig(**data["protocol"])
+            )
+        except (KeyError, TypeError) as error:
+            raise InputError(f"not an agent this version knows: {error}") from error

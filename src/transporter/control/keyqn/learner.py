@@ -1,0 +1,182 @@
+"""Fitting Q from replay, for many agents at once: one update of all of them is one sequence of kernels."""
+
+import contextlib
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+from torch.nn import functional as F
+
+from transporter.control.keyqn.captured import Captured
+from transporter.control.keyqn.config import LearningConfig
+from transporter.control.keyqn.network import QNetwork
+from transporter.control.keyqn.weights import Weights
+from transporter.control.replay import SequenceReplay, Window
+from transporter.control.returns import n_step_returns, rescale, unscale
+
+BLUR = 0.75  # standard deviation of a target, in bins (Farebrother et al. 2024)
+FRESH = 7_919  # a prime that keeps the seeds of first weights and of resets apart
+
+
+def misfit(scores: Float[Tensor, "*n bins"], target: Float[Tensor, "*n"], limit: float) -> Float[Tensor, "*n"]:
+    """How far a histogram, given by its logits, is from the one of a target; or, with one bin, a value from it."""
+    if scores.shape[-1] == 1:
+        return F.smooth_l1_loss(scores[..., 0], target, reduction="none")
+    return -(histogram(target, scores.shape[-1], limit) * scores.log_softmax(-1)).sum(-1)
+
+
+def histogram(target: Float[Tensor, "*n"], bins: int, limit: float) -> Float[Tensor, "*n bins"]:
+    """A normal distribution around the target, cut into bins over [-limit, limit] (HL-Gauss)."""
+    width = 2 * limit / bins
+    edges = torch.arange(bins + 1, device=target.device) * width - limit
+    below = torch.erf((edges - target.clamp(-limit, limit)[..., None]) / (BLUR * width * 2**0.5))
+    return below.diff(dim=-1) / (below[..., -1:] - below[..., :1])
+
+
+class Learner:
+    """The networks of all agents, their frozen twins, Adam, and the schedules: everything that learning changes."""
+
+    def __init__(
+        self,
+        config: LearningConfig,
+        network: QNetwork,
+        replay: SequenceReplay,
+        seeds: Sequence[int],
+        total: int,
+        capture: bool = False,
+    ) -> None:
+        self.config, self.network, self.replay, self.seeds = config, network, replay, list(seeds)
+        self.total, self.done, self.since = total, 0, 0  # updates to make, made, and made since the last reset
+        device = network.legal.device
+        self.online = torch.nn.Parameter(self._fresh().to(device))
+        self.frozen = self.online.detach().clone()
+        self.gradient = torch.zeros_like(self.frozen)
+        self._last = network.layout.last().to(device)
+        agents = len(self.seeds)
+        self.starts = torch.ones(agents, config.batch, dtype=torch.int64, device=device)
+        self.steps = torch.tensor(config.steps_start, device=device)
+        self.gamma = torch.tensor(config.gamma_start, device=device)
+        self.mix = torch.tensor(config.target_rate, device=device)
+        self.loss = torch.zeros(agents, device=device)
+        self.value = torch.zeros(agents, device=device)  # mean Q of the actions taken, as it is learnt
+        self.bad = torch.zeros(agents, device=device)  # updates left out because a gradient was not finite
+        self.optimiser = torch.optim.AdamW(
+            [self.online], lr=config.rate, eps=config.epsilon, weight_decay=config.weight_decay,
+            fused=True, capturable=device.type == "cuda",
+        )  # fmt: skip
+        # Made now rather than by the first step, so that capturing finds them in place.
+        self.optimiser.state[self.online] = {
+            "step": torch.zeros((), device=device),
+            "exp_avg": torch.zeros_like(self.frozen),
+            "exp_avg_sq": torch.zeros_like(self.frozen),
+        }
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._captured = Captured(self._update, [self.online, *self._tensors().values()], capture)
+
+    def update(self, starts: Int64[Tensor, "a b"]) -> None:
+        """One update of every agent from windows that begin at `starts`. Nothing here waits for the GPU."""
+        c = self.config
+        self.starts.copy_(starts, non_blocking=True)
+        self.steps.fill_(c.steps(self.since))
+        self.gamma.fill_(c.gamma(self.since))
+        refit = float((self.done + 1) % c.refit_every == 0) if c.refit_every else c.target_rate
+        self.mix.fill_(refit)
+        self._captured()
+        self.done += 1
+        self.since += 1
+        if c.reset_every and self.since >= c.reset_every and self.done <= c.reset_until * self.total:
+            self.reset()
+
+    def loss_of(self, weights: Weights, frozen: Weights, window: Window) -> tuple[Tensor, Tensor]:
+        """Mean loss and mean value of each agent over the rows of a window that are learnt from."""
+        c, network = self.config, self.network
+        read = network.read(window.rows, window.earlier)
+        with torch.no_grad(), self._beside():
+            q_frozen = network(frozen, read, window.before, window.memory, c.burn_in).q
+        q, scores, _ = network(weights, read, window.before, window.memory, c.burn_in)
+        self._meet()
+        action, reward, discount, real = (part[:, c.burn_in :] for part in window.outcome)
+        with torch.no_grad():
+            best = (q if c.double else q_frozen).argmax(-1, keepdim=True)
+            worth = q_frozen.gather(-1, best)[..., 0]
+            worth = unscale(worth) if c.rescale else worth
+            over_time = (reward, self.gamma * discount, worth, real)
+            rewards, discounts, values, goes_on = (x.movedim(1, 0) for x in over_time)
+            most = max(c.steps_start, c.steps_end)
+            returns = n_step_returns(rewards[:-1], discounts[:-1], values[1:], self.steps, goes_on[:-1], most)
+            target = (rescale(returns) if c.rescale else returns).movedim(0, 1)
+        taken = q.detach().gather(-1, action[..., None])[..., 0][:, :-1]
+        chosen = action[..., None, None].expand(*action.shape, 1, scores.shape[-1])
+        error = misfit(scores.gather(-2, chosen)[:, :-1, :, 0], target, network.config.limit)
+        counts = real[:, :-1].float()
+        count = counts.sum((1, 2)).clamp_min(1)
+        return (error * counts).sum((1, 2)) / count, (taken * counts).sum((1, 2)) / count
+
+    def _beside(self) -> contextlib.AbstractContextManager[object]:
+        """On a GPU, what follows runs beside what comes after it: neither keeps the whole of it busy."""
+        if self._stream is None:
+            return contextlib.nullcontext()
+        self._stream.wait_stream(torch.cuda.current_stream())
+        return torch.cuda.stream(self._stream)
+
+    def _meet(self) -> None:
+        if self._stream is not None:
+            torch.cuda.current_stream().wait_stream(self._stream)
+
+    def _update(self) -> None:
+        layout = self.network.layout
+        window = self.replay.window(self.starts, self.config.length)
+        weights = {name: view.detach().requires_grad_() for name, view in layout.views(self.online.detach()).items()}
+        with torch.enable_grad():
+            loss, value = self.loss_of(weights, layout.views(self.frozen), window)
+            gradients = torch.autograd.grad(loss.sum(), list(weights.values()))
+        with torch.no_grad():
+            layout.join(dict(zip(weights, gradients, strict=True)), self.gradient)
+            norm = self.gradient.norm(dim=1, keepdim=True)
+            finite = torch.isfinite(norm)
+            scale = (self.config.clip / (norm + 1e-6)).clamp(max=1)
+            self.gradient.copy_(torch.where(finite, self.gradient * scale, 0))
+            self.bad.add_((~finite[:, 0]).float())
+            self.online.grad = self.gradient
+            self.optimiser.step()
+            self.frozen.lerp_(self.online.detach(), self.mix)
+            self.loss.copy_(loss.detach())
+            self.value.copy_(value)
+
+    def reset(self) -> None:
+        """Last layers anew, the others drawn towards fresh ones; Adam forgets what it knew of the last layers."""
+        keep = self.config.shrink * (1 - self._last)
+        fresh = self._fresh().to(self.frozen.device)
+        with torch.no_grad():
+            for flat in (self.online, self.frozen):
+                flat.mul_(keep).add_(fresh * (1 - keep))
+            for slot in ("exp_avg", "exp_avg_sq"):
+                self.optimiser.state[self.online][slot].mul_(1 - self._last)
+        self.since = 0
+
+    def _fresh(self) -> Float[Tensor, "a p"]:
+        """Weights that depend on an agent's seed and the update alone, not on who learns beside it."""
+        draws = (torch.Generator().manual_seed(seed * FRESH + self.done) for seed in self.seeds)
+        return torch.stack([self.network.layout.fresh(generator) for generator in draws])
+
+    # State
+
+    def _tensors(self) -> dict[str, Tensor]:
+        moments = self.optimiser.state[self.online]
+        return {"frozen": self.frozen, "bad": self.bad, **{f"adam.{slot}": t for slot, t in moments.items()}}
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"online": self.online.detach(), **self._tensors()}
+
+    @torch.no_grad()
+    def restore(self, tensors: dict[str, Tensor], done: int, since: int) -> None:
+        """In place: a captured update goes on with the same memory."""
+        for name, tensor in self.tensors().items():
+            tensor.copy_(tensors[name])
+        self.done, self.since = done, since
+
+    @property
+    def acting(self) -> Float[Tensor, "a p"]:
+        """The weights that play."""
+        return self.frozen if self.config.act_with_target else self.online.detach()

@@ -1,0 +1,96 @@
+"""The Q-network of KeyQN, for many agents at once: inputs, a layer, an LSTM beside it, a layer, dueling heads."""
+
+from typing import NamedTuple, Protocol
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from transporter.control.keyqn.config import NetworkConfig
+from transporter.control.keyqn.lstm import PLAIN, Arithmetic, unroll
+from transporter.control.keyqn.weights import Layout, Weight, Weights, apply_linear, apply_norm, linear, norm
+from transporter.control.replay import Before, Memory
+from transporter.coords import cell_centres
+
+NEVER = -1e9  # the worth of an action that a game does not have
+
+
+class Inputs(Protocol):
+    """From stored rows to what the first layer sees; an observer brings its own."""
+
+    width: int
+    weights: dict[str, Weight]
+
+    def read(self, rows: Tensor, earlier: Tensor) -> Tensor:
+        """(a, n, *row) each, to something that is the same whatever the weights."""
+        ...
+
+    def __call__(self, weights: Weights, read: Tensor) -> Float[Tensor, "a n width"]: ...
+
+
+class Thought(NamedTuple):
+    """What a network makes of a window."""
+
+    q: Float[Tensor, "a t b actions"]  # of the rows that were not skipped
+    scores: Float[Tensor, "a t b actions bins"]  # what q is the mean of
+    memory: Memory  # after the last row
+
+
+class QNetwork:
+    """Shapes and arithmetic; the weights are given with every call."""
+
+    def __init__(
+        self, config: NetworkConfig, inputs: Inputs, legal: Bool[Tensor, "a actions"], arithmetic: Arithmetic = PLAIN
+    ) -> None:
+        self.config, self.inputs, self.legal, self.arithmetic = config, inputs, legal, arithmetic
+        self.actions = legal.shape[1]
+        self._names = torch.arange(self.actions, device=legal.device)
+        hidden, memory = config.hidden, config.memory
+        self.layout = Layout(
+            {
+                **inputs.weights,
+                **linear("see", inputs.width, hidden),
+                **norm("see", hidden),
+                **linear("gates", hidden + self.actions + 1, 4 * memory),
+                "recall.weight": Weight((memory, 4 * memory), inputs=memory),
+                **linear("judge", hidden + memory, hidden, last=True),
+                **norm("judge", hidden, last=True),
+                **linear("advantage", hidden, self.actions * max(1, config.bins), last=True),
+                **(linear("value", hidden, max(1, config.bins), last=True) if config.dueling else {}),
+            }
+        )
+
+    def nothing(self, count: int) -> Memory:
+        """The memory of `count` sequences of each agent before their first row."""
+        zeros = torch.zeros(len(self.legal), count, self.config.memory, device=self.legal.device)
+        return Memory(zeros, zeros.clone())
+
+    def read(self, rows: Tensor, earlier: Tensor) -> Tensor:
+        """(a, t, b, *row) each: once for all networks that look at them."""
+        return self.inputs.read(rows.flatten(1, 2), earlier.flatten(1, 2))
+
+    def __call__(self, weights: Weights, read: Tensor, before: Before, memory: Memory, skip: int = 0) -> Thought:
+        """before: (a, t, b); memory: (a, b, m). The first `skip` rows only bring the memory up to date."""
+        a, t, b = before.first.shape
+        x = self.inputs(weights, read)
+        x = F.relu(apply_norm(weights, "see", apply_linear(weights, "see", x)))
+        known = (~before.first).to(x.dtype)[..., None]
+        past = torch.cat((before.action[..., None] == self._names, before.reward[..., None]), -1) * known
+        z = apply_linear(weights, "gates", torch.cat((x, past.flatten(1, 2)), -1)).view(a, t, b, -1)
+        recalled, memory = unroll(z, weights["recall.weight"], memory, before.first, skip, self.arithmetic)
+        y = torch.cat((x[:, skip * b :], recalled.flatten(1, 2)), -1)
+        y = F.relu(apply_norm(weights, "judge", apply_linear(weights, "judge", y)))
+        scores = apply_linear(weights, "advantage", y).view(a, t - skip, b, self.actions, -1)
+        if self.config.dueling:
+            legal = self.legal[:, None, None, :, None].to(scores.dtype)
+            mean = (scores * legal).sum(-2, keepdim=True) / legal.sum(-2, keepdim=True)
+            scores = scores - mean + apply_linear(weights, "value", y).view(a, t - skip, b, 1, -1)
+        q = expected(scores, self.config.limit)
+        return Thought(q.masked_fill(~self.legal[:, None, None], NEVER), scores, memory)
+
+
+def expected(scores: Float[Tensor, "*n bins"], limit: float) -> Float[Tensor, "*n"]:
+    """The mean of a histogram over [-limit, limit] that is given by its logits; a single bin is the value itself."""
+    bins = scores.shape[-1]
+    return scores[..., 0] if bins == 1 else (scores.softmax(-1) * (limit * cell_centres(bins, scores.device))).sum(-1)

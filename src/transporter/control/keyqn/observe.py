@@ -1,0 +1,188 @@
+"""What an agent observes: an Observer makes a row of each view, and knows how a network reads rows.
+
+Rows are what the replay keeps: small, and the same for every game, with slots that stay empty where a game has fewer
+keypoints. Another observation is another Observer: keypoints with their features, either without the other, true
+objects, or the pixels themselves.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+from torch.nn import functional as F
+
+from transporter.control.keyqn.config import NetworkConfig
+from transporter.control.keyqn.network import Inputs
+from transporter.control.keyqn.weights import Weight, Weights, apply_linear, linear
+from transporter.coords import cell_centres
+from transporter.frames import resize_tensor
+from transporter.models.detector import Detector
+
+PRESENT, PLACE, FEATURES = slice(0, 1), slice(1, 3), slice(3, None)  # of a slot
+QUICK = 10.0  # a keypoint that crosses a tenth of [-1, 1]'s half in a step counts as moving at speed 1
+GREY = (0.299, 0.587, 0.114)  # ITU-R BT.601
+
+
+Kind = Literal["keypoints", "points", "features", "objects", "pixels"]
+
+
+class Observer(Protocol):
+    """From views to rows, without a state of its own."""
+
+    @property
+    def row(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    def __call__(self, views: Sequence[Tensor]) -> Tensor:
+        """One (n, …) tensor per game → (all n together, *row)."""
+        ...
+
+    def inputs(self, config: NetworkConfig) -> Inputs:
+        """How a network reads such rows."""
+        ...
+
+
+class Keypoints:
+    """One detector per game. A row: (slots, 1 + 2 + D), whether the slot is used, (x, y), features."""
+
+    def __init__(
+        self, detectors: Sequence[Detector], *, coordinates: bool = True, features: bool = True, slots: int = 0
+    ) -> None:
+        self.detectors, self.coordinates, self.features = list(detectors), coordinates, features
+        self.slots = max(slots, *(d.keypoints for d in detectors))
+        self.depth = max(d.feature_size for d in detectors) if features else 0
+        self.row, self.dtype = (self.slots, 3 + self.depth), torch.float16
+
+    def __call__(self, views: Sequence[UInt8[Tensor, "n H W 3"]]) -> Tensor:
+        return torch.cat([self._rows(d, view) for d, view in zip(self.detectors, views, strict=True)])
+
+    def _rows(self, detector: Detector, frames: UInt8[Tensor, "n H W 3"]) -> Tensor:
+        size = detector.config.size
+        values = resize_tensor(frames, size, size)
+        if self.features:
+            points, under = detector.net(values)
+        else:
+            points = detector.net.keypoints(detector.net.pixels.encode(values))
+            under = points[..., :0]
+        found = torch.cat((torch.ones_like(points[..., :1]), points, under), -1)
+        return F.pad(found, (0, self.row[1] - found.shape[2], 0, self.slots - found.shape[1])).half()
+
+    def inputs(self, config: NetworkConfig) -> "Codes":
+        return Codes(self.row, config, coordinates=self.coordinates)
+
+
+class Objects:
+    """True objects instead of keypoints. A view, as TruthObservation shows it: (n, objects, 3), present, x, y."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.row, self.dtype = (self.slots, 3), torch.float16
+
+    def __call__(self, views: Sequence[Float[Tensor, "n k 3"]]) -> Tensor:
+        return torch.cat([F.pad(view, (0, 0, 0, self.slots - view.shape[1])) for view in views]).half()
+
+    def inputs(self, config: NetworkConfig) -> "Codes":
+        return Codes(self.row, config)
+
+
+class Codes:
+    """Slots as one vector: thermometer-coded places, the places themselves, how far each moved, and features."""
+
+    def __init__(self, row: tuple[int, ...], config: NetworkConfig, *, coordinates: bool = True) -> None:
+        self.slots, self.depth = row[0], row[1] - 3
+        self.levels, self.motion, self.coordinates = config.thermometer, config.motion, coordinates
+        places = 2 * self.levels + 2 + (2 if self.motion else 0) if coordinates else 0
+        self.width = self.slots * (1 + places + self.depth)
+        self.weights: dict[str, Weight] = {}
+
+    def __call__(self, weights: Weights, read: Float[Tensor, "a n width"]) -> Float[Tensor, "a n width"]:
+        return read
+
+    def read(
+        self, rows: Float[Tensor, "a n slots d"], earlier: Float[Tensor, "a n slots d"]
+    ) -> Float[Tensor, "a n width"]:
+        rows = rows.float()
+        present, place = rows[..., PRESENT], rows[..., PLACE]
+        parts = [present]
+        if self.coordinates:
+            parts += [thermometer(place, self.levels).flatten(-2) * present, place * present]
+        if self.coordinates and self.motion:
+            both = present * earlier[..., PRESENT]
+            parts.append(((place - earlier[..., PLACE]) * QUICK).clamp(-1, 1) * both)
+        if self.depth:
+            parts.append(rows[..., FEATURES])
+        return torch.cat(parts, -1).flatten(2)
+
+
+def thermometer(x: Float[Tensor, "*n"], levels: int) -> Float[Tensor, "*n levels"]:
+    """Bit k is 1 where x is at least threshold k: the centres of `levels` equal cells of [-1, 1]."""
+    return (x[..., None] >= cell_centres(levels, x.device)).to(x.dtype)
+
+
+class Pixels:
+    """The screen itself, grey, for the comparison without keypoints. A row: (size, size) uint8."""
+
+    def __init__(self, size: int = 80) -> None:
+        self.row, self.dtype = (size, size), torch.uint8
+
+    def __call__(self, views: Sequence[UInt8[Tensor, "n H W 3"]]) -> Tensor:
+        return torch.cat([self._grey(resize_tensor(view, *self.row)) for view in views])
+
+    @staticmethod
+    def _grey(frames: Float[Tensor, "n s s 3"]) -> UInt8[Tensor, "n s s"]:
+        red, green, blue = frames.unbind(-1)  # no tensor of weights: a captured graph cannot fetch one from the CPU
+        return (GREY[0] * red + GREY[1] * green + GREY[2] * blue).round().to(torch.uint8)
+
+    def inputs(self, config: NetworkConfig) -> "Convolutions":
+        return Convolutions(self.row[0], config.hidden)
+
+
+class Convolutions:
+    """The network of Mnih et al. 2015 on the last two frames: three layers of convolutions, then one that joins all."""
+
+    LAYERS = ((2, 32, 8, 4), (32, 64, 4, 2), (64, 64, 3, 1))  # channels before and after, kernel, stride
+
+    def __init__(self, size: int, width: int) -> None:
+        self.width = width
+        self.weights: dict[str, Weight] = {}
+        for index, (before, after, kernel, stride) in enumerate(self.LAYERS):
+            inputs = before * kernel**2
+            self.weights[f"look{index}.weight"] = Weight((after, before, kernel, kernel), inputs=inputs)
+            self.weights[f"look{index}.bias"] = Weight((after,), inputs=inputs)
+            size = (size - kernel) // stride + 1
+        self.weights |= linear("look", size**2 * after, width)
+
+    def read(self, rows: UInt8[Tensor, "a n s s"], earlier: UInt8[Tensor, "a n s s"]) -> Float[Tensor, "a n 2 s s"]:
+        return torch.stack((rows, earlier), 2).float() / 255
+
+    def __call__(self, weights: Weights, read: Float[Tensor, "a n 2 s s"]) -> Float[Tensor, "a n width"]:
+        # Each agent by itself: a convolution knows one set of weights.
+        found = torch.stack([self._look(weights, agent, frames) for agent, frames in enumerate(read)])
+        return F.relu(apply_linear(weights, "look", found))
+
+    def _look(self, weights: Weights, agent: int, x: Float[Tensor, "n 2 s s"]) -> Float[Tensor, "n d"]:
+        for index, (_, _, _, stride) in enumerate(self.LAYERS):
+            weight, bias = weights[f"look{index}.weight"][agent], weights[f"look{index}.bias"][agent]
+            x = F.relu(F.conv2d(x, weight, bias, stride))
+        return x.flatten(1)
+
+
+def observer(kind: Kind, detectors: Sequence[Detector] = (), slots: int = 0) -> Observer:
+    """By name: keypoints and what is under them, points or features alone, true objects, pixels.
+
+    `detectors`: one for each game, where the kind needs them; `slots`: room for so many keypoints or objects at least.
+    """
+    match kind:
+        case "keypoints":
+            return Keypoints(detectors, slots=slots)
+        case "points":
+            return Keypoints(detectors, features=False, slots=slots)
+        case "features":
+            return Keypoints(detectors, coordinates=False, slots=slots)
+        case "objects":
+            return Objects(slots)
+        case "pixels":
+            return Pixels()

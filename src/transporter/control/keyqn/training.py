@@ -1,0 +1,171 @@
+"""Many agents that play and learn in step: one row of each, then some updates of all, again and again."""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from gymnasium.vector import VectorEnv
+from jaxtyping import Float32, Int64
+from torch import Tensor
+
+from transporter.control.keyqn.actor import Actor
+from transporter.control.keyqn.config import KeyQNConfig
+from transporter.control.keyqn.learner import Learner
+from transporter.control.keyqn.lstm import PLAIN, compiled
+from transporter.control.keyqn.network import QNetwork
+from transporter.control.keyqn.observe import Observer
+from transporter.control.replay import Memory, SequenceReplay
+from transporter.control.rollout import Arena, Finished
+from transporter.errors import InputError
+from transporter.runs import Checkpoint
+from transporter.training.learner import Hardware
+
+
+@dataclass(frozen=True)
+class Game:
+    """A game and the agents that learn it, one for each seed."""
+
+    name: str
+    seeds: tuple[int, ...]
+    actions: int
+    make: Callable[[int], VectorEnv]  # so many copies, restarting at the next step
+
+
+def prepare(device: torch.device) -> None:
+    """Products with ten bits of mantissa (TF32), several times as fast, are enough for values."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device.index or 0)
+        torch.set_float32_matmul_precision("high")
+
+
+class Step(NamedTuple):
+    """One interaction of every agent."""
+
+    number: int  # counts from 1
+    finished: list[Finished]  # episodes that ended with it; a player is an agent
+
+
+class Training:
+    """Everything that changes while agents learn, and one way forward: `for step in training.steps()`."""
+
+    def __init__(self, config: KeyQNConfig, games: Sequence[Game], observer: Observer, hardware: Hardware) -> None:
+        self.config, self.games, self.observer = config, list(games), observer
+        self.device = hardware.resolve()
+        prepare(self.device)
+        capture = hardware.graph and self.device.type == "cuda"
+        learning, protocol = config.learning, config.protocol
+        self.agents = [(game.name, seed) for game in games for seed in game.seeds]
+        seeds = [seed for _, seed in self.agents]
+        self.seeds = np.array(seeds, np.int64)
+        self.legal = np.array([game.actions for game in games for _ in game.seeds])
+        legal = torch.arange(int(self.legal.max())) < torch.from_numpy(self.legal)[:, None]
+        arithmetic = compiled() if hardware.compile else PLAIN
+        self.network = QNetwork(config.network, observer.inputs(config.network), legal.to(self.device), arithmetic)
+        self.replay = SequenceReplay(
+            len(seeds), protocol.interactions + 1, observer.row, observer.dtype, config.network.memory, self.device
+        )
+        playing = max(0, protocol.interactions - self._warm_up)
+        self.learner = Learner(learning, self.network, self.replay, seeds, playing * learning.updates, capture)
+        self.actor = Actor(self.network, observer, self.learner.acting, replay=self.replay, capture=capture)
+        self.arena = Arena([game.make(len(game.seeds)) for game in games], life_loss_ends=protocol.life_loss_ends)
+        self.chance = [np.random.default_rng((seed, 0)) for seed in seeds]
+        self.moment = self.arena.reset(self.seeds)
+        self.actions = np.zeros(len(seeds), np.int64)  # those that led to the moment
+        self.history = np.zeros((len(seeds), protocol.interactions), np.int16)
+        self.count = 0
+
+    @property
+    def _warm_up(self) -> int:
+        """Interactions before the first update: enough for one window at least."""
+        return max(self.config.protocol.first_updates, self.config.learning.length + 1)
+
+    def steps(self) -> Iterator[Step]:
+        """Interactions from here to the last."""
+        while self.count < self.config.protocol.interactions:
+            best = self.actor(self.moment, self.actions, self._learnt_from(self.moment.reward))
+            self.actions = self._explore(best)
+            self.arena.send(self.actions)
+            self.history[:, self.count] = self.actions
+            if self.count >= self._warm_up:
+                self._learn()  # while the games move
+            self.moment = self.arena.receive()
+            self.count += 1
+            yield Step(self.count, self.moment.finished)
+
+    def _learnt_from(self, reward: Float32[np.ndarray, "n"]) -> Float32[np.ndarray, "n"]:
+        return np.sign(reward) if self.config.learning.clip_rewards else reward
+
+    def _explore(self, best: Int64[np.ndarray, "n"]) -> Int64[np.ndarray, "n"]:
+        return explore(best, self.config.protocol.epsilon(self.count), self.legal, self.chance)
+
+    def _learn(self) -> None:
+        """Updates from windows of the rows so far, each agent's drawn by its own generator."""
+        c = self.config.learning
+        choices = self.count - c.length + 1  # the row seen last is a window's last at most
+        drawn = np.stack([chance.random((c.updates, c.batch)) for chance in self.chance], 1)
+        starts = torch.from_numpy(1 + (drawn * choices).astype(np.int64)).to(self.device)
+        for each in starts:
+            self.learner.update(each)
+
+    # State
+
+    def checkpoint(self, **state: object) -> Checkpoint:
+        """All of it after an interaction: the games by the actions that lead to where they are."""
+        parts = {
+            "learner": self.learner.tensors(),
+            "replay": self.replay.tensors(self.count),
+            "actor": {"h": self.actor.memory.h, "c": self.actor.memory.c, "row": self.actor.row},
+        }
+        tensors = {f"{part}.{name}": t for part, named in parts.items() for name, t in named.items()}
+        tensors["history"] = torch.from_numpy(self.history[:, : self.count].copy())
+        own = {
+            "updates": [self.learner.done, self.learner.since],
+            "chance": [chance.bit_generator.state for chance in self.chance],
+            "shown": [int(np.asarray(view, np.float64).sum()) for view in self.moment.views],
+        }
+        return Checkpoint(self.count, tensors, {**state, **json.loads(json.dumps(own))})
+
+    def restore(self, saved: Checkpoint, progress: Callable[[int], None] = lambda step: None) -> None:
+        """Back to where it was saved; the games are played again, without anyone looking or learning."""
+        self.learner.restore(saved.part("learner."), *saved.state["updates"])
+        self.replay.restore(saved.part("replay."))
+        actor: dict[str, Tensor] = saved.part("actor.")
+        self.actor.restore(saved.step, Memory(actor["h"], actor["c"]), actor["row"])
+        for chance, state in zip(self.chance, saved.state["chance"], strict=True):
+            chance.bit_generator.state = state
+        self.count = saved.step
+        self.history[:, : self.count] = saved.tensors["history"].numpy()
+        actions = self.history[:, : self.count].astype(np.int64)
+        for step, moment in enumerate(self.arena.again(self.seeds, actions)):
+            self.moment = moment
+            progress(step)
+        self.actions = actions[:, -1] if self.count else self.actions
+        if [int(np.asarray(view, np.float64).sum()) for view in self.moment.views] != saved.state["shown"]:
+            raise InputError("the games do not come back to where they were: another version of the emulator?")
+
+    def close(self) -> None:
+        self.arena.close()
+
+
+def explore(
+    best: Int64[np.ndarray, "n"], epsilon: float, actions: Int64[np.ndarray, "n"], chance: Sequence[np.random.Generator]
+) -> Int64[np.ndarray, "n"]:
+    """ε-greedy, each player by its own generator; two draws each, whatever comes of them."""
+    draws = np.array([generator.random(2) for generator in chance])
+    return np.where(draws[:, 0] < epsilon, (draws[:, 1] * actions).astype(np.int64), best)
+
+
+@contextlib.contextmanager
+def training(
+    config: KeyQNConfig, games: Sequence[Game], observer: Observer, hardware: Hardware | None = None
+) -> Iterator[Training]:
+    """A Training whose games are closed in the end."""
+    made = Training(config, games, observer, hardware or Hardware())
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,138 @@
+"""Games played side by side, one step of all of them at a time.
+
+Each game is a gymnasium vector environment that restarts an episode at the step after its end (autoreset NEXT_STEP).
+Atari games take their actions at once and are waited for later (ale-py's threads, or processes of gymnasium's), so a
+learner can use the time between.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
+from jaxtyping import Bool, Float32, Int64
+
+from transporter.envs.atari import AtariVector
+from transporter.errors import InputError
+
+
+class Finished(NamedTuple):
+    """An episode from start to end, however many lives it took."""
+
+    player: int
+    score: float  # sum of rewards, as the game gave them
+    length: int  # steps
+
+
+class Moment(NamedTuple):
+    """What n players see now, and what the step before has brought them."""
+
+    views: list[np.ndarray]  # one array per game, its players first
+    first: Bool[np.ndarray, "n"]  # an episode begins with this view
+    reward: Float32[np.ndarray, "n"]
+    discount: Float32[np.ndarray, "n"]  # 0: the episode ended with that step
+    real: Bool[np.ndarray, "n"]  # False where there was no step: the game began anew
+    finished: list[Finished]
+
+
+class Arena:
+    """Several games with several players each; players are counted through all games."""
+
+    def __init__(self, games: Sequence[VectorEnv], *, life_loss_ends: bool) -> None:
+        for game in games:
+            if game.metadata.get("autoreset_mode") != AutoresetMode.NEXT_STEP:
+                raise InputError("an arena needs games that restart at the next step (autoreset NEXT_STEP)")
+        self.games, self.life_loss_ends = list(games), life_loss_ends
+        ends = np.cumsum([game.num_envs for game in games])
+        self.players = int(ends[-1])
+        self.slices = [slice(int(end) - game.num_envs, int(end)) for game, end in zip(games, ends, strict=True)]
+        self.resting: set[int] = set()  # games that are not played on: their last view stays
+        self._views: list[np.ndarray] = []
+        self._actions: np.ndarray | None = None
+        self._over = np.zeros(self.players, bool)
+        self._lives = np.zeros(self.players, np.int64)
+        self._score, self._length = np.zeros(self.players), np.zeros(self.players, np.int64)
+
+    def reset(self, seeds: Int64[np.ndarray, "n"]) -> Moment:
+        """All games from their start; a player's seed decides all that will happen to it."""
+        views, lives = [], []
+        for game, part in zip(self.games, self.slices, strict=True):
+            given = seeds[part]
+            view, info = game.reset(seed=given if isinstance(game, AtariVector) else [int(s) for s in given])  # type: ignore[arg-type]
+            views.append(view)
+            lives.append(_lives(info, game.num_envs))
+        self._lives, self._over = np.concatenate(lives), np.zeros(self.players, bool)
+        self._score[:], self._length[:] = 0, 0
+        self._views = views
+        n = self.players
+        return Moment(views, np.ones(n, bool), np.zeros(n, np.float32), np.ones(n, np.float32), np.zeros(n, bool), [])
+
+    def send(self, actions: Int64[np.ndarray, "n"]) -> None:
+        """Everyone's next action."""
+        self._actions = actions
+        for index, (game, part) in enumerate(zip(self.games, self.slices, strict=True)):
+            if index in self.resting:
+                continue
+            if isinstance(game, AtariVector | AsyncVectorEnv):
+                game.step_async(actions[part])
+
+    def receive(self) -> Moment:
+        """What came of the actions that were sent."""
+        if self._actions is None:
+            raise RuntimeError("receive() without send()")
+        views, rewards, ended, cut, lives = [], [], [], [], []
+        for index, part in enumerate(self.slices):
+            view, reward, terminated, truncated, info = self._result(index, self._actions[part])
+            views.append(view)
+            rewards.append(reward)
+            ended.append(terminated)
+            cut.append(truncated)
+            lives.append(_lives(info, part.stop - part.start))
+        self._actions, self._views = None, views
+        return self._moment(views, *(np.concatenate(parts) for parts in (rewards, ended, cut, lives)))
+
+    def step(self, actions: Int64[np.ndarray, "n"]) -> Moment:
+        self.send(actions)
+        return self.receive()
+
+    def again(self, seeds: Int64[np.ndarray, "n"], actions: Int64[np.ndarray, "n t"]) -> Iterator[Moment]:
+        """Everything once more, from the start: games are deterministic, so this is how to get back to where one was.
+
+        It needs nothing of a game but its seed, and takes as long as the emulators do; ale-py's vector environment has
+        no other way to save its state.
+        """
+        yield self.reset(seeds)
+        for t in range(actions.shape[1]):
+            yield self.step(actions[:, t])
+
+    def close(self) -> None:
+        for game in self.games:
+            game.close()
+
+    def _result(self, index: int, actions: np.ndarray) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        game = self.games[index]
+        if index in self.resting:
+            nothing = np.zeros(len(actions), bool)
+            return self._views[index], nothing.astype(np.float32), nothing, nothing, {}
+        return game.step_wait() if isinstance(game, AtariVector | AsyncVectorEnv) else game.step(actions)
+
+    def _moment(
+        self, views: list[np.ndarray], reward: np.ndarray, ended: np.ndarray, cut: np.ndarray, lives: np.ndarray
+    ) -> Moment:
+        real = ~self._over  # where an episode was over, this step only began the next
+        reward = np.where(real, reward, 0).astype(np.float32)
+        over = (ended | cut) & real
+        died = (lives < self._lives) & real & ~over if self.life_loss_ends else np.zeros_like(real)
+        self._score += reward
+        self._length += real
+        finished = [Finished(int(i), float(self._score[i]), int(self._length[i])) for i in np.flatnonzero(over)]
+        self._score[over], self._length[over] = 0, 0
+        discount = np.where((ended & real) | died, 0, 1).astype(np.float32)
+        first = ~real | died
+        self._over, self._lives = over, lives
+        return Moment(views, first, reward, discount, real, finished)
+
+
+def _lives(info: dict[str, Any], count: int) -> Int64[np.ndarray, "n"]:
+    """Lives left; games without lives never lose one."""
+    return np.asarray(info.get("lives", np.zeros(count)), np.int64)

@@ -1,0 +1,211 @@
+"""The run folders under one root: found, summed up in a line each, and remembered until their files change."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from transporter.errors import InputError
+from transporter.report.studio.answers import not_found
+from transporter.report.studio.series import sampled
+from transporter.runs import Run
+from transporter.tracking.results import Evaluation
+
+DEEPEST = 4  # folders below the root
+NO_RUNS = {"checkpoints", "best", "clips", "node_modules"}  # names that never hold runs
+FRESH = 30.0  # seconds: where locks cannot be seen, metrics as young as this mean that the run goes on
+SPARK = 24  # points of the small curve in the list
+RETURNS = ("mean_return", "return", "episode_return", "score")  # what agents may call their score
+FILES = ("run.json", "metrics.jsonl", "evaluation.json")
+
+
+class Headline(NamedTuple):
+    """A run in one line; what it does not know is None."""
+
+    id: str
+    state: str  # running, finished, stopped, new or damaged
+    environment: str | None = None
+    keypoints: int | None = None
+    size: int | None = None
+    seed: int | None = None
+    step: int | None = None
+    steps: int | None = None
+    speed: float | None = None  # steps a second
+    loss: float | None = None
+    alive: int | None = None
+    duplicates: int | None = None
+    share: float | None = None  # of the best possible precision and recall over 20 steps
+    score: float | None = None  # of an agent: the newest mean return
+    spark: tuple[float, ...] = ()
+    changed: float = 0.0
+    trainable: bool = False  # holds a detector that can be loaded
+    line: str | None = None  # what is wrong with it
+
+
+class RunFolders:
+    """All runs under a root; the root itself may be one."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self._known: dict[str, tuple[tuple[Any, ...], Headline]] = {}
+
+    def paths(self) -> dict[str, Path]:
+        """Folder of each run by its id, its place under the root."""
+        if (self.root / "run.json").is_file():
+            return {self.root.name: self.root}
+        found = {path.relative_to(self.root).as_posix(): path for path in _run_folders(self.root, DEEPEST)}
+        return dict(sorted(found.items()))
+
+    def path(self, run: str) -> Path:
+        """Only what was found is served: nothing that a request says becomes part of a path."""
+        try:
+            return self.paths()[run]
+        except KeyError:
+            raise not_found(f"no run named {run!r} in {self.root.name}/") from None
+
+    def headlines(self) -> list[Headline]:
+        """One line per run, the one that changed last first."""
+        locked = locked_files()
+        lines = [self._headline(run, path, locked) for run, path in self.paths().items()]
+        return sorted(lines, key=lambda line: -line.changed)
+
+    def headline(self, run: str) -> Headline:
+        return self._headline(run, self.path(run), locked_files())
+
+    def _headline(self, run: str, path: Path, locked: frozenset[int] | None) -> Headline:
+        signature = tuple(_signature(path / name) for name in FILES)
+        if run not in self._known or self._known[run][0] != signature:
+            self._known[run] = signature, _read(run, path)
+        line = self._known[run][1]
+        return line._replace(state=_state(line, path, locked))
+
+
+def _run_folders(folder: Path, deep: int) -> Iterator[Path]:
+    """Links are not followed: they could lead out of the root."""
+    try:
+        inside = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in inside:
+        if entry.name.startswith(".") or entry.name in NO_RUNS or not entry.is_dir(follow_symlinks=False):
+            continue
+        path = Path(entry.path)
+        if (path / "run.json").is_file():
+            yield path
+        if deep > 1:
+            yield from _run_folders(path, deep - 1)
+
+
+def file_in(folder: Path, name: str) -> Path | None:
+    """A file of a run, unless it is a link that leads out of its folder."""
+    path = folder / name
+    return path if path.is_file() and path.resolve().is_relative_to(folder.resolve()) else None
+
+
+def _signature(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _read(run: str, path: Path) -> Headline:
+    changed = max((path / name).stat().st_mtime for name in FILES if (path / name).exists())
+    try:
+        settings = Run.open(path).settings
+        if not isinstance(settings, dict):
+            raise InputError("run.json holds no settings")
+    except (InputError, OSError) as error:
+        return Headline(run, "damaged", changed=changed, line=str(error).replace(str(path), run))
+    config = _part(settings, "config")
+    model = _part(config, "model")
+    spread, newest = sampled(file_in(path, "metrics.jsonl"), SPARK)
+    rows = spread + newest
+    curve = next((c for c in ("loss", "validation_loss", *RETURNS) if _values(spread, c)), "")
+    return Headline(
+        run,
+        "new" if not rows else "stopped",
+        environment=_text(settings.get("environment") or settings.get("game")),
+        keypoints=_whole(model.get("keypoints")),
+        size=_whole(model.get("size")),
+        seed=_whole(config.get("seed", settings.get("seed"))),
+        step=_whole(_last(rows, "step")),
+        steps=_whole(config.get("steps", settings.get("steps"))),
+        speed=_last(rows, "steps_per_second"),
+        loss=_last(rows, "validation_loss") or _last(rows, "loss"),
+        alive=_whole(_last(rows, "alive")),
+        duplicates=_whole(_last(rows, "duplicates")),
+        share=_share(file_in(path, "evaluation.json")),
+        score=next((_last(rows, name) for name in RETURNS if _last(rows, name) is not None), None),
+        spark=tuple(_values(spread, curve)),
+        changed=changed,
+        trainable=bool(model) and any((path / name).is_dir() for name in ("best", "checkpoints")),
+    )
+
+
+def _state(line: Headline, path: Path, locked: frozenset[int] | None) -> str:
+    if line.state == "damaged":
+        return line.state
+    if locked is None:
+        running = time.time() - line.changed < FRESH
+    else:
+        lock = _signature(path / "lock")
+        running = lock is not None and lock[2] in locked
+    if running:
+        return "running"
+    if line.step is not None and line.steps is not None and line.step >= line.steps:
+        return "finished"
+    return line.state
+
+
+def locked_files() -> frozenset[int] | None:
+    """Inodes that some process holds a lock on, without touching any lock; None where the system does not say."""
+    try:
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return None
+    words = (line.split() for line in lines)
+    return frozenset(int(part[5].rpartition(":")[2]) for part in words if len(part) > 5 and part[1] == "FLOCK")
+
+
+def _share(path: Path | None) -> float | None:
+    found = read_evaluation(path)
+    return found.curve.at(20).ratio if found and 20 in found.curve.lengths else None
+
+
+def read_evaluation(path: Path | None) -> Evaluation | None:
+    """What `transporter evaluate` left; None where it left nothing that can be read."""
+    if path is None:
+        return None
+    try:
+        return Evaluation.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):  # InputError is a ValueError
+        return None
+
+
+def _part(data: Any, name: str) -> dict[str, Any]:
+    part = data.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _last(rows: list[dict[str, Any]], key: str) -> Any:
+    return next((row[key] for row in reversed(rows) if _is_number(row.get(key))), None)
+
+
+def _values(rows: list[dict[str, Any]], key: str) -> list[float]:
+    return [row[key] for row in rows if _is_number(row.get(key))]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def _whole(value: Any) -> int | None:
+    return int(value) if _is_number(value) and abs(value) < 2**53 else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,91 @@
+"""transporter keyqn from beginning to end, with a break in between, and what it refuses."""
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+from transporter.runs import Run
+
+# Small enough for seconds: true objects need no detector, and players at random come to their end soon.
+SMALL = ["--observation", "objects", "--seeds", "2",
+         "--device", "cpu", "--log-every", "50", "--checkpoint-every", "100", "--video", "2",
+         "--network.hidden", "16", "--network.memory", "8", "--learning.batch", "2", "--learning.updates", "1",
+         "--protocol.interactions", "700", "--protocol.first-updates", "50", "--protocol.episodes", "1",
+         "--protocol.evaluation-epsilon", "1"]  # fmt: skip
+
+
+def test_learn_stop_go_on_evaluate(transporter, started, first_checkpoint, tmp_path: Path) -> None:
+    command = ["keyqn", "ms_pacman", *SMALL]
+    whole = transporter(*command, "--out", "whole", "--json", "table.json", cwd=tmp_path)
+    assert whole.code == 0, whole.err
+    assert "KeyQN" in whole.err
+    result = json.loads((tmp_path / "table.json").read_text())
+    assert len(result["scores"]["ms_pacman"]) == 2
+    assert result["figures"]["ms_pacman mean"] > 50
+    names = {path.name for path in (tmp_path / "whole").iterdir()}
+    assert {"agents", "keyqn.json", "curves.png", "ms_pacman.mp4", "metrics.jsonl"} <= names
+
+    asked = started(*command, "--out", "asked", cwd=tmp_path)
+    first_checkpoint(tmp_path / "asked")
+    asked.send_signal(signal.SIGINT)
+    since = time.monotonic()
+    said = asked.communicate()[1]
+    assert time.monotonic() - since < 10
+    assert asked.returncode == 130
+    assert said.splitlines()[-1] == "transporter: stopped, state saved in asked: run the same command again to go on"
+    assert 100 <= Run.open(tmp_path / "asked").latest().step < 700  # type: ignore[union-attr]
+    assert transporter(*command, "--out", "asked", cwd=tmp_path).code == 0
+    for seed in (0, 1):
+        one, other = (
+            safetensors.torch.load_file(tmp_path / name / "agents" / f"ms_pacman-seed{seed}.safetensors")
+            for name in ("whole", "asked")
+        )
+        assert torch.equal(one["weights"], other["weights"])
+    scores = [json.loads((tmp_path / name / "keyqn.json").read_text())["scores"] for name in ("whole", "asked")]
+    assert scores[0] == scores[1]
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("keyqn breakout", "no model of breakout is shipped: train one, then give --model breakout=MODEL"),
+        ("keyqn nosuchgame", "no Atari game named 'nosuchgame'"),
+        ("keyqn pong pong", "each once"),
+        ("keyqn pong ms_pacman --model pong", "say which model is whose"),
+        ("keyqn pong --model breakout=pong", "breakout is not among the games"),
+        ("keyqn tetris --observation objects", "tetris has no ground truth to play from"),
+        ("keyqn pong --seeds 0", "--seeds must be at least 1"),
+        ("keyqn pong --protocol.interactions 0", "interactions must be at least 1"),
+        ("keyqn pong --model nowhere", "nowhere is neither a shipped model"),
+        ("reproduce keyqn --observations cake", "no observation named 'cake': there are keypoints, points, features"),
+        ("reproduce keyqn --games pong,pong", "each once"),
+        ("reproduce keyqn --games tetris", "no model of tetris is shipped"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(forked, tmp_path: Path, command: str, line: str) -> None:
+    ended = forked(*command.split(), cwd=tmp_path)
+    assert ended.code == 2
+    assert line in ended.err
+    assert len(ended.err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_table_of_the_paper_with_random_play_beside_it(forked, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "results.md").write_text("before\n<!-- keyqn -->\nold\n<!-- /keyqn -->\nafter\n")
+    options = ["--games", "ms_pacman", "--observations", "random", "--seeds", "2", "--protocol.episodes", "3"]
+    ended = forked("reproduce", "keyqn", *options, "--out", "out", "--docs", "docs", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    figures = json.loads((tmp_path / "out" / "summary.json").read_text())["figures"]
+    assert 100 < figures["random: ms_pacman mean"] < 700  # published: 307
+    lines = (tmp_path / "out" / "table.md").read_text().splitlines()
+    assert lines[0] == "| agent | ms_pacman | mean, human-normalised |"
+    assert "| KeyQN (paper) | 999.4 | 0.104 |" in lines
+    document = (tmp_path / "docs" / "results.md").read_text()
+    assert "KeyQN (paper)" in document
+    assert "old" not in document

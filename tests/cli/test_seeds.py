@@ -1,0 +1,36 @@
+"""Several seeds in one command: a run for each, one chosen, all of it resumed."""
+
+import json
+from pathlib import Path
+
+import transporter
+from transporter.runs import Run
+
+QUICK = ["--preset", "tiny", "--steps", "6", "--batch", "4", "--sigma-steps", "2", "--validate-every", "3", "--log-every",
+         "3", "--device", "cpu", "--seeds", "2"]  # fmt: skip
+
+
+def test_seeds_are_trained_chosen_and_loaded(forked, data, tmp_path: Path) -> None:
+    command = ["train", "sprites", "--data", data, "--out", "both", *QUICK]
+    done = forked(*command, cwd=tmp_path)
+    assert done.code == 0, done.err
+    folder = tmp_path / "both"
+    chosen = json.loads((folder / "chosen.json").read_text())
+    losses = {}
+    for seed in (0, 1):
+        rows = [row for row in Run.open(folder / f"seed{seed}").metrics() if "validation_loss" in row]
+        assert rows[-1]["step"] == 6
+        losses[f"seed{seed}"] = min(row["validation_loss"] for row in rows)
+    assert {c["name"] for c in chosen["candidates"]} == set(losses)
+    assert chosen["candidates"][0]["name"] == chosen["run"]
+    assert chosen["run"] in done.err + done.out
+    assert transporter.load(folder).card["step"] == chosen["candidates"][0]["step"]
+    assert forked(*command, cwd=tmp_path).code == 0  # everything is there already: nothing is trained again
+
+
+def test_a_choice_that_leads_elsewhere_is_refused(forked, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "chosen.json").write_text('{"run": "../../etc"}')
+    refused = forked("evaluate", "sprites", "--model", "runs", cwd=tmp_path)
+    assert refused.code == 2
+    assert "does not say which run is meant" in refused.err

@@ -1,0 +1,139 @@
+"""A trained agent in one file, at play in a plain gymnasium environment."""
+
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import transporter
+from transporter.control.keyqn.agent import KeyQN
+from transporter.control.keyqn.config import KeyQNConfig, LearningConfig, NetworkConfig, ProtocolConfig
+from transporter.control.keyqn.experiment import (
+    Experiment,
+    agent_file,
+    curves,
+    figures,
+    learn,
+    learnt,
+    measure,
+    seconds,
+    settings,
+)
+from transporter.control.keyqn.video import watch
+from transporter.envs.atari import AtariEnv
+from transporter.errors import InputError
+from transporter.runs import Run
+from transporter.training.learner import Hardware
+
+CPU = Hardware(device="cpu")
+TINY = KeyQNConfig(
+    NetworkConfig(hidden=16, memory=8, thermometer=6),
+    LearningConfig(updates=1, batch=2, burn_in=2, unroll=3),
+    ProtocolConfig(interactions=60, first_updates=30, episodes=1),
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Experiment]:
+    """Ms Pac-Man and Pong after sixty interactions: a game with more keypoints and actions beside one with fewer."""
+    detectors = {name: transporter.load(name, "cpu") for name in ("ms_pacman", "pong")}
+    experiment = Experiment(("ms_pacman", "pong"), (0, 3), "keypoints", TINY, detectors)
+    run = Run.create(tmp_path_factory.mktemp("agents") / "run", settings(experiment))
+    assert learn(experiment, run, CPU, log_every=20, checkpoint_every=0)
+    return run, experiment
+
+
+def test_two_lines_load_it_and_play(run: tuple[Run, Experiment]) -> None:
+    import ale_py
+
+    gymnasium.register_envs(ale_py)
+    agent = KeyQN.load(agent_file(run[0], "pong", 3), "cpu")
+    assert agent.card == {"environment": "pong", "seed": 3, "interactions": 60}
+    env = gymnasium.wrappers.TimeLimit(gymnasium.make("ALE/Pong-v5"), 30)
+    scores = agent.play(env, episodes=2, seed=0)
+    assert len(scores) == 2
+    assert agent.play(env, episodes=2, seed=0) == scores
+    env.close()
+
+
+def test_it_thinks_as_it_did_in_training(run: tuple[Run, Experiment], tmp_path: Path) -> None:
+    agent = KeyQN.load(agent_file(run[0], "pong", 0), "cpu")
+    agent.save(tmp_path / "copy.safetensors")
+    copy = KeyQN.load(tmp_path / "copy.safetensors", "cpu")
+    game = AtariEnv("pong", 80)
+    view, _ = game.reset(seed=0)
+    for _ in range(20):
+        action = agent(view)
+        assert copy(view) == action
+        assert action < 6  # of the nine that Ms Pac-Man has
+        view, *_ = game.step(action)
+    assert torch.equal(agent.weights, copy.weights)
+
+
+def test_an_environment_with_other_actions_is_refused(run: tuple[Run, Experiment]) -> None:
+    agent = KeyQN.load(agent_file(run[0], "pong", 0), "cpu")
+    with pytest.raises(InputError, match="6 actions"):
+        agent.play(AtariEnv("breakout", 80))
+
+
+@pytest.mark.parametrize("content", [b"", b"words, and no weights"])
+def test_a_file_that_is_no_agent_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "agent.safetensors").write_bytes(content)
+    with pytest.raises(InputError, match="not a KeyQN agent"):
+        KeyQN.load(tmp_path / "agent.safetensors")
+    with pytest.raises(InputError, match="does not exist"):
+        KeyQN.load(tmp_path / "nowhere.safetensors")
+
+
+def test_a_detector_is_no_agent() -> None:
+    from transporter.models.zoo import shipped
+
+    with pytest.raises(InputError, match="not a KeyQN agent"):
+        KeyQN.load(shipped()["pong"])
+
+
+def test_watching_shows_what_it_looks_at(run: tuple[Run, Experiment]) -> None:
+    agent = KeyQN.load(agent_file(run[0], "ms_pacman", 0), "cpu")
+    shown = list(watch(agent, "ms_pacman", seed=0, size=80, most=5))
+    assert len(shown) == 5
+    assert shown[0].screen.shape == (210, 160, 3)
+    assert shown[0].points.shape == (5, 2)
+
+
+def test_the_run_remembers_what_was_learnt(run: tuple[Run, Experiment]) -> None:
+    made, experiment = run
+    rows = made.metrics()
+    assert [row["step"] for row in rows] == [20, 40, 60]
+    assert all(np.isfinite(row["loss"]).all() for row in rows)
+    assert learnt(experiment, made)
+    assert seconds(rows) > 0
+    assert learn(experiment, made, CPU)  # nothing is left to do
+    assert len(made.metrics()) == 3
+
+
+def test_true_objects_are_another_thing_to_learn_from_and_whole_games_are_played(tmp_path: Path) -> None:
+    experiment = Experiment(("ms_pacman",), (0, 1), "objects", TINY)
+    run = Run.create(tmp_path / "run", settings(experiment))
+    assert learn(experiment, run, CPU)
+    scores = measure(experiment, run, CPU)["ms_pacman"]
+    assert [len(episodes) for episodes in scores] == [1, 1]
+    assert all(score >= 60 and score % 10 == 0 for episodes in scores for score in episodes)
+
+
+def test_figures_by_hand() -> None:
+    flat = figures({"pong": [[10.0, 12.0], [13.0, 13.0]]})
+    assert flat["pong mean"] == 12
+    assert flat["pong std"] == pytest.approx(np.sqrt(2), abs=0.01)
+    assert flat["pong seed 1"] == 13
+    assert flat["pong human-normalised"] == pytest.approx((12 + 20.7) / (14.6 + 20.7), abs=1e-4)
+
+
+def test_curves_by_hand() -> None:
+    rows = [
+        {"step": 10, "episodes": [[0, 4.0, 9]]},
+        {"step": 20, "episodes": []},
+        {"step": 30, "episodes": [[1, 1.0, 9], [0, 6.0, 9]]},
+    ]
+    assert curves(rows, 2) == [[(10, 4.0), (20, 4.0), (30, 5.0)], [(30, 1.0)]]

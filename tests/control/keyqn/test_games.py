@@ -1,0 +1,42 @@
+"""Atari as agents need it: by its truth, in this process or in others."""
+
+import numpy as np
+import pytest
+
+from transporter.control.keyqn import games
+from transporter.control.rollout import Arena
+from transporter.envs.atari import AtariEnv
+from transporter.errors import InputError
+
+
+def test_truth_is_what_the_environment_says() -> None:
+    env = games.TruthObservation(AtariEnv("pong", 16))
+    view, _ = env.reset(seed=0)
+    for _ in range(40):
+        centres, present = env.unwrapped.truth()  # type: ignore[attr-defined]
+        np.testing.assert_array_equal(view[:, 0] > 0, present)
+        np.testing.assert_array_equal(view[present, 1:], centres[present])
+        assert not view[~present].any()
+        view, *_ = env.step(2)
+
+
+def test_processes_show_what_this_process_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = games.game("breakout", (0, 1), "objects", 80)
+    monkeypatch.setattr(games, "FEW", 10**6)
+    here = Arena([made.make(2)], life_loss_ends=True)
+    monkeypatch.setattr(games, "FEW", 0)
+    there = Arena([made.make(2)], life_loss_ends=True)
+    seeds, chance = np.array([3, 4]), np.random.default_rng(0)
+    one, two = here.reset(seeds), there.reset(seeds)
+    for _ in range(150):  # several lives, and a new game
+        np.testing.assert_array_equal(one.views[0], two.views[0])
+        np.testing.assert_array_equal(one.discount, two.discount)
+        actions = chance.integers(0, 4, 2)
+        one, two = here.step(actions), there.step(actions)
+    here.close()
+    there.close()
+
+
+def test_a_game_without_truth_is_refused() -> None:
+    with pytest.raises(InputError, match="no ground truth"):
+        games.game("tetris", (0,), "objects", 80)

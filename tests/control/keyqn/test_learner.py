@@ -1,0 +1,156 @@
+"""Targets by hand, and what an update may and may not touch."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from transporter.control.keyqn.config import LearningConfig, NetworkConfig
+from transporter.control.keyqn.learner import Learner, histogram, misfit
+from transporter.control.keyqn.network import QNetwork, Thought, expected
+from transporter.control.keyqn.observe import Objects
+from transporter.control.replay import Before, Memory, Outcome, SequenceReplay, Window
+from transporter.control.returns import rescale
+
+SMALL = NetworkConfig(thermometer=4, hidden=8, memory=4)
+PLAIN = LearningConfig(
+    batch=4, burn_in=1, unroll=3, steps_start=2, steps_end=2, gamma_start=0.5, gamma_end=0.5, rescale=False,
+    reset_every=0, weight_decay=0.0,
+)  # fmt: skip
+
+
+def learner(config: LearningConfig = PLAIN, seeds: tuple[int, ...] = (0, 1)) -> Learner:
+    """Two agents with twenty rows of chance behind them."""
+    eyes, agents = Objects(2), len(seeds)
+    network = QNetwork(SMALL, eyes.inputs(SMALL), torch.ones(agents, 3) > 0)
+    replay = SequenceReplay(agents, 20, eyes.row, eyes.dtype, SMALL.memory, torch.device("cpu"))
+    for agent, seed in enumerate(seeds):
+        generator = torch.Generator().manual_seed(seed)
+        replay.rows[agent] = torch.rand(replay.rows.shape[1:], generator=generator)
+        replay.reward[agent] = torch.rand(20, generator=generator)
+        replay.action[agent] = torch.randint(0, 3, (20,), generator=generator)
+    replay.discount.fill_(1)
+    replay.real.fill_(True)
+    return Learner(config, network, replay, seeds, total=1_000)
+
+
+class Told:
+    """A network that thinks what it is told: the weights are its Q-values."""
+
+    config = SMALL
+
+    def read(self, rows: torch.Tensor, earlier: torch.Tensor) -> torch.Tensor:
+        return rows
+
+    def __call__(self, q: torch.Tensor, read: torch.Tensor, before: Before, memory: Memory, skip: int) -> Thought:
+        return Thought(q[:, skip:], q[:, skip:, ..., None], memory)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("double", [False, True])
+def test_the_target_of_a_row_by_hand(double: bool, scaled: bool) -> None:
+    made = learner(dataclasses.replace(PLAIN, double=double, rescale=scaled), seeds=(0,))
+    made.network = Told()  # type: ignore[assignment]
+    # Rows 1 to 4 after one that is burnt in; two actions. The online network prefers the second, the frozen one the
+    # first; both values grow by 10 a row.
+    rows = torch.arange(5.0)[None, :, None]
+    squeeze = rescale if scaled else (lambda x: x)
+    online = squeeze(torch.stack((10 * rows, 10 * rows + 1), -1))
+    frozen = squeeze(torch.stack((10 * rows + 5, 10 * rows + 2), -1))
+    action, ones = torch.zeros(1, 5, 1, dtype=torch.int64), torch.ones(1, 5, 1)
+    discount = ones.clone()
+    discount[0, 3] = 0  # the episode ends with the action on row 3
+    window = Window(
+        rows, rows, Before(ones > 2, action, ones), Outcome(action, ones, discount, ones > 0), Memory(ones, ones)
+    )
+    loss, value = made.loss_of(online, frozen, window)  # type: ignore[arg-type]
+    extra = 2 if double else 5  # the frozen network's value of whichever action is chosen
+    # n = 2, γ = ½, reward 1. Row 1: 1 + ½ + ¼ v(3); row 2: 1 + ½ (row 3 ends it); row 3: 1.
+    targets = squeeze(torch.tensor([1.5 + 0.25 * (30 + extra), 1.5, 1.0]))
+    taken = squeeze(torch.tensor([10.0, 20.0, 30.0]))
+    expected = torch.nn.functional.smooth_l1_loss(taken, targets)
+    assert float(loss) == pytest.approx(float(expected), rel=1e-4)
+    assert float(value) == pytest.approx(float(taken.mean()), rel=1e-5)
+
+
+def test_rows_without_a_step_are_not_learnt_from() -> None:
+    made = learner(seeds=(0,))
+    made.replay.real[:, 8] = False
+    views = made.network.layout.views(made.frozen)
+    window = made.replay.window(torch.tensor([[6]]), 5)
+    before = made.loss_of(views, views, window)[0]
+    window.outcome.reward[:, 2] = 1e6  # what is said of row 8 means nothing
+    torch.testing.assert_close(made.loss_of(views, views, window)[0], before)
+
+
+def test_an_agent_learns_the_same_alone_and_in_a_crowd() -> None:
+    crowd, alone = learner(seeds=(0, 1)), learner(seeds=(1,))
+    starts = torch.tensor([[1, 5, 9, 12], [2, 4, 8, 11]])
+    for _ in range(3):
+        crowd.update(starts)
+        alone.update(starts[1:])
+    torch.testing.assert_close(crowd.online[1], alone.online[0])
+    assert not torch.equal(crowd.online[0], crowd.online[1])
+
+
+def test_the_frozen_network_follows_slowly_or_is_refitted_at_once() -> None:
+    starts = torch.ones(2, 4, dtype=torch.int64)
+    slow = learner(dataclasses.replace(PLAIN, target_rate=0.25))
+    first = slow.frozen.clone()
+    slow.update(starts)
+    torch.testing.assert_close(slow.frozen, first + 0.25 * (slow.online.detach() - first))
+    fitted = learner(dataclasses.replace(PLAIN, refit_every=2))
+    first = fitted.frozen.clone()
+    fitted.update(starts)
+    assert torch.equal(fitted.frozen, first)
+    fitted.update(starts)
+    assert torch.equal(fitted.frozen, fitted.online)
+
+
+def test_a_reset_makes_the_last_layers_anew_and_starts_the_schedules_over() -> None:
+    made = learner(dataclasses.replace(PLAIN, reset_every=3, shrink=1.0, steps_end=1, anneal=3))
+    starts = torch.ones(2, 4, dtype=torch.int64)
+    for _ in range(3):
+        made.update(starts)
+    assert (made.done, made.since) == (3, 0)
+    names = made.network.layout.views(made.online.detach())
+    untouched = learner(dataclasses.replace(PLAIN, reset_every=0, steps_end=1, anneal=3))
+    for _ in range(3):
+        untouched.update(starts)
+    before = untouched.network.layout.views(untouched.online.detach())
+    torch.testing.assert_close(names["see.weight"], before["see.weight"])
+    assert not torch.allclose(names["judge.weight"], before["judge.weight"])
+    assert not made.network.layout.views(made.optimiser.state[made.online]["exp_avg"])["judge.weight"].any()
+
+
+def test_a_gradient_that_is_not_finite_changes_one_agent_only() -> None:
+    made = learner()
+    made.replay.reward[0].fill_(torch.inf)
+    before = made.online.detach().clone()
+    made.update(torch.ones(2, 4, dtype=torch.int64))
+    assert torch.equal(made.online[0], before[0])
+    assert not torch.equal(made.online[1], before[1])
+    assert made.bad.tolist() == [1, 0]
+
+
+def test_the_histogram_of_a_target_has_it_as_its_mean() -> None:
+    targets = torch.tensor([-9.0, -0.37, 0.0, 4.2, 9.0])
+    bins = histogram(targets, 51, 10.0)
+    torch.testing.assert_close(bins.sum(-1), torch.ones(5))
+    torch.testing.assert_close(expected(bins.log(), 10.0), targets, atol=0.02, rtol=0)
+    assert int(bins[2].argmax()) == 25
+    assert histogram(torch.tensor([99.0]), 51, 10.0).argmax() == 50  # beyond the range: in the last bin
+
+
+def test_a_histogram_fits_its_own_target_best() -> None:
+    target = torch.tensor([1.3])
+    own = (histogram(target, 51, 10.0) + 1e-9).log()
+    assert misfit(own, target, 10.0) < misfit(own, target + 0.2, 10.0)
+    assert float(misfit(torch.tensor([[1.0]]), torch.tensor([3.0]), 10.0)) == pytest.approx(1.5)  # Huber: 2 - ½
+
+
+def test_schedules() -> None:
+    config = LearningConfig()
+    assert [config.steps(n) for n in (0, 5_000, 10_000, 99_999)] == [10, 5, 3, 3]
+    assert config.gamma(0) == pytest.approx(0.97)
+    assert config.gamma(10**6) == pytest.approx(0.997)

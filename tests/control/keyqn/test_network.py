@@ -1,0 +1,159 @@
+"""The batched network against torch's own parts, one agent at a time."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from transporter.control.keyqn.config import NetworkConfig
+from transporter.control.keyqn.lstm import unroll
+from transporter.control.keyqn.network import NEVER, QNetwork
+from transporter.control.keyqn.observe import Objects, Pixels, thermometer
+from transporter.control.keyqn.weights import Layout, linear
+from transporter.control.replay import Before, Memory
+
+A, T, B, M = 2, 6, 3, 4
+SMALL = NetworkConfig(thermometer=4, hidden=8, memory=M)
+
+
+def torch_lstms() -> list[torch.nn.LSTM]:
+    torch.manual_seed(0)
+    return [torch.nn.LSTM(5, M).double() for _ in range(A)]
+
+
+def gates(lstm: torch.nn.LSTM, weight: torch.Tensor) -> torch.Tensor:
+    """torch's order is i, f, candidate, o; ours is i, f, o, candidate."""
+    i, f, g, o = weight.chunk(4)
+    return torch.cat((i, f, o, g))
+
+
+def test_unroll_is_torchs_lstm_there_and_back() -> None:
+    lstms, x = torch_lstms(), torch.randn(A, T, B, 5, dtype=torch.double)
+    weight = torch.stack([gates(n, n.weight_hh_l0.detach()).T for n in lstms]).contiguous().requires_grad_()
+    z = torch.stack(
+        [F.linear(x[a], gates(n, n.weight_ih_l0), gates(n, n.bias_ih_l0 + n.bias_hh_l0)) for a, n in enumerate(lstms)]
+    )
+    zeros = torch.zeros(A, B, M, dtype=torch.double)
+    ours, memory = unroll(z.detach().requires_grad_(), weight, Memory(zeros, zeros), torch.zeros(A, T, B) > 0)
+    ours.square().sum().backward()
+    for a, lstm in enumerate(lstms):
+        theirs, (h, c) = lstm(x[a])
+        theirs.square().sum().backward()
+        torch.testing.assert_close(ours[a], theirs)
+        torch.testing.assert_close(memory.h[a], h[0])
+        torch.testing.assert_close(memory.c[a], c[0])
+        torch.testing.assert_close(weight.grad[a], gates(lstm, lstm.weight_hh_l0.grad).T)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("skip", [0, 2])
+def test_gradients_with_forgetting_and_burning_in(skip: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    z, weight = (torch.randn(*s, dtype=torch.double, generator=generator) for s in ((A, T, B, 4 * M), (A, M, 4 * M)))
+    memory = Memory(*(torch.rand(A, B, M, dtype=torch.double, generator=generator) for _ in range(2)))
+    first = torch.rand(A, T, B, generator=generator) < 0.3
+
+    def after_burn_in(z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """What `skip` means: a memory that is brought up to date without gradients, then the rest."""
+        with torch.no_grad():
+            burnt = unroll(z[:, :skip], weight, memory, first[:, :skip])[1] if skip else memory
+        return unroll(z[:, skip:], weight, burnt, first[:, skip:])[0]
+
+    for wanted in (z, weight):
+        wanted.requires_grad_()
+    if not skip:
+        assert torch.autograd.gradcheck(lambda z, w: unroll(z, w, memory, first)[0], (z, weight))
+    one = torch.autograd.grad(unroll(z, weight, memory, first, skip)[0].square().sum(), (z, weight))
+    two = torch.autograd.grad(after_burn_in(z, weight).square().sum(), (z, weight))
+    for a, b in zip(one, two, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def network(actions: tuple[int, ...] = (2, 3)) -> QNetwork:
+    legal = torch.arange(max(actions)) < torch.tensor(actions)[:, None]
+    return QNetwork(SMALL, Objects(2).inputs(SMALL), legal)
+
+
+def think(net: QNetwork, flat: torch.Tensor, rows: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
+    before = Before(first, torch.ones(first.shape, dtype=torch.int64), torch.ones(first.shape))
+    return net(net.layout.views(flat), net.read(rows, rows), before, net.nothing(first.shape[2])).q
+
+
+def fresh(net: QNetwork) -> torch.Tensor:
+    return torch.stack([net.layout.fresh(torch.Generator().manual_seed(seed)) for seed in range(A)])
+
+
+def test_an_agent_thinks_the_same_alone_and_in_a_crowd() -> None:
+    net, rows, first = network((3, 3)), torch.rand(A, T, B, 2, 3), torch.zeros(A, T, B) > 0
+    together = think(net, fresh(net), rows, first)
+    alone = network((3,))
+    for a in range(A):
+        torch.testing.assert_close(
+            think(alone, fresh(net)[a : a + 1], rows[a : a + 1], first[a : a + 1])[0], together[a]
+        )
+
+
+def test_actions_that_a_game_lacks_are_never_best() -> None:
+    net = network((2, 3))
+    q = think(net, fresh(net), torch.rand(A, T, B, 2, 3), torch.zeros(A, T, B) > 0)
+    assert (q[0, ..., 2] == NEVER).all()
+    assert (q[1] > NEVER / 2).all()
+
+
+def test_an_episode_knows_nothing_of_the_one_before() -> None:
+    net, rows = network((3, 3)), torch.rand(A, T, B, 2, 3)
+    first = torch.zeros(A, T, B) > 0
+    first[:, 3] = True
+    other = rows.clone()
+    other[:, :3] = torch.rand(A, 3, B, 2, 3)
+    one, two = think(net, fresh(net), rows, first), think(net, fresh(net), other, first)
+    assert not torch.allclose(one[:, :3], two[:, :3])
+    torch.testing.assert_close(one[:, 3:], two[:, 3:])
+    assert not torch.allclose(think(net, fresh(net), rows, first & False)[:, 3:], one[:, 3:])
+
+
+def test_pixels_pass_through_convolutions_of_each_agents_own() -> None:
+    eyes, config = Pixels(40), NetworkConfig(hidden=8, memory=M)
+    views = torch.randint(0, 256, (A, 60, 60, 3), dtype=torch.uint8)
+    rows = eyes([views[:1], views[1:]])
+    assert rows.shape == (A, 40, 40)
+    assert rows.dtype == torch.uint8
+    net = QNetwork(config, eyes.inputs(config), torch.ones(A, 3) > 0)
+    rows = rows.view(A, 1, 1, 40, 40)
+    q = think(net, fresh(net), rows, torch.ones(A, 1, 1) > 0)
+    swapped = think(net, fresh(net).flip(0), rows.flip(0), torch.ones(A, 1, 1) > 0)
+    torch.testing.assert_close(q, swapped.flip(0))
+
+
+def test_thermometer_by_hand() -> None:
+    code = thermometer(torch.tensor([-1.0, -0.75, 0.0, 0.3, 1.0]), 4)  # thresholds -0.75, -0.25, 0.25, 0.75
+    assert code.tolist() == [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+
+
+def test_absent_objects_and_empty_slots_say_nothing() -> None:
+    eyes = Objects(3)
+    inputs = eyes.inputs(SMALL)
+    rows = eyes([torch.tensor([[[1.0, 0.5, -0.5], [0.0, 0.9, 0.9]]])])
+    code = inputs.read(rows[None], rows[None]).view(3, -1)
+    # x ≥ -0.75, -0.25, 0.25; y ≥ -0.75; then the place itself; no motion
+    assert code[0].tolist() == [1, 1, 1, 1, 0, 1, 0, 0, 0, 0.5, -0.5, 0, 0]
+    assert not code[1:].any()
+
+
+def test_motion_is_the_way_from_the_row_before() -> None:
+    inputs = Objects(1).inputs(SMALL)
+    rows, earlier = torch.tensor([[[[1.0, 0.50, 0.0]]]]), torch.tensor([[[[1.0, 0.45, 0.5]]]])
+    assert inputs.read(rows, earlier)[0, 0, -2:].tolist() == pytest.approx([0.5, -1.0])
+    earlier[..., 0] = 0  # it was not there
+    assert inputs.read(rows, earlier)[0, 0, -2:].tolist() == [0, 0]
+
+
+def test_a_layout_goes_there_and_back() -> None:
+    layout = Layout({**linear("one", 3, 5), **linear("two", 5, 1, last=True)})
+    flat = torch.stack([layout.fresh(torch.Generator().manual_seed(s)) for s in range(2)])
+    views = layout.views(flat)
+    assert views["one.weight"].shape == (2, 3, 5)
+    into = torch.zeros_like(flat)
+    layout.join(views, into)
+    torch.testing.assert_close(into, flat)
+    last = layout.views(layout.last()[None])
+    assert last["two.bias"].all()
+    assert not last["one.weight"].any()

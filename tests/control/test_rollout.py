@@ -1,0 +1,109 @@
+"""Games side by side: what a moment says, and how to get back to it."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from transporter.control.rollout import Arena
+from transporter.envs.atari import make_vector
+from transporter.errors import InputError
+
+
+class Count(gymnasium.Env[np.ndarray, int]):
+    """Shows the time; ends at 3, is cut short at 2 by action 1; has two lives and loses one with the first step."""
+
+    observation_space = gymnasium.spaces.Box(0, 9, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.time = 0
+        return self._view(), {"lives": 2}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.time += 1
+        return self._view(), 10.0, self.time == 3, self.time == 2 and action == 1, {"lives": 1}
+
+    def _view(self) -> np.ndarray:
+        return np.array([self.time], np.float32)
+
+
+def arena(life_loss_ends: bool = False, count: int = 1) -> Arena:
+    games = SyncVectorEnv([Count] * count, autoreset_mode=AutoresetMode.NEXT_STEP)
+    return Arena([games], life_loss_ends=life_loss_ends)
+
+
+def played(where: Arena, actions: list[int]) -> list[tuple[float, bool, float, float, bool]]:
+    """(view, first, reward, discount, real) after the reset and after each action."""
+    moments = [where.reset(np.zeros(1, np.int64)), *(where.step(np.array([action])) for action in actions)]
+    return [
+        (float(m.views[0][0, 0]), bool(m.first[0]), float(m.reward[0]), float(m.discount[0]), bool(m.real[0]))
+        for m in moments
+    ]
+
+
+def test_an_episode_to_its_end_and_the_next_one() -> None:
+    assert played(arena(), [0, 0, 0, 0, 0]) == [
+        (0, True, 0, 1, False),
+        (1, False, 10, 1, True),
+        (2, False, 10, 1, True),
+        (3, False, 10, 0, True),  # the last frame
+        (0, True, 0, 1, False),  # no step: the game began anew
+        (1, False, 10, 1, True),
+    ]
+
+
+def test_an_episode_that_is_cut_short_keeps_its_discount() -> None:
+    assert played(arena(), [0, 1, 0])[2:] == [(2, False, 10, 1, True), (0, True, 0, 1, False)]
+
+
+def test_a_lost_life_ends_an_episode_where_that_is_wanted() -> None:
+    assert played(arena(life_loss_ends=True), [0, 0])[1:] == [(1, True, 10, 0, True), (2, False, 10, 1, True)]
+
+
+def test_scores_are_those_of_whole_games() -> None:
+    where = arena(life_loss_ends=True)
+    where.reset(np.zeros(1, np.int64))
+    finished = [f for _ in range(8) for f in where.step(np.zeros(1, np.int64)).finished]
+    assert [(f.player, f.score, f.length) for f in finished] == [(0, 30, 3), (0, 30, 3)]
+
+
+def test_a_resting_game_stays_where_it_is() -> None:
+    games = [SyncVectorEnv([Count], autoreset_mode=AutoresetMode.NEXT_STEP) for _ in range(2)]
+    where = Arena(games, life_loss_ends=False)
+    where.reset(np.zeros(2, np.int64))
+    where.step(np.zeros(2, np.int64))
+    where.resting = {0}
+    moment = where.step(np.zeros(2, np.int64))
+    assert [float(view[0, 0]) for view in moment.views] == [1, 2]
+    assert moment.reward.tolist() == [0, 10]
+
+
+def test_games_that_restart_at_once_are_refused() -> None:
+    games = SyncVectorEnv([Count], autoreset_mode=AutoresetMode.SAME_STEP)
+    with pytest.raises(InputError, match="NEXT_STEP"):
+        Arena([games], life_loss_ends=False)
+
+
+def test_atari_comes_back_to_where_it_was_by_its_actions() -> None:
+    def games() -> Arena:
+        return Arena([make_vector("breakout", 2, 32, sticky=0.25), make_vector("pong", 1, 32)], life_loss_ends=True)
+
+    seeds, chance = np.array([3, 4, 3]), np.random.default_rng(0)
+    actions = chance.integers(0, 4, (3, 260))  # several lives, and the end of a game
+    one, two = games(), games()
+    moment = one.reset(seeds)
+    for t in range(actions.shape[1]):
+        moment = one.step(actions[:, t])
+    *_, again = two.again(seeds, actions)
+    for a, b in zip(moment.views, again.views, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(one._score, two._score)
+    for t in range(50):
+        a, b = one.step(actions[:, t]), two.step(actions[:, t])
+        np.testing.assert_array_equal(a.views[0], b.views[0])
+        np.testing.assert_array_equal(a.reward, b.reward)
+    one.close(), two.close()
