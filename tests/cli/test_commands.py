@@ -194,10 +194,10 @@ finally:
     assert time.perf_counter() - since < 5
     assert (ended.returncode, ended.stderr) == (0, "")
     text = re.sub(r"[│╭╮╰╯─]+", " ", ended.stdout)
-    options = list(re.finditer(r"^ +(-h, )?(--[a-z-]+|[A-Z]+)( [^ ].*?)?(  +|\n)", text, re.MULTILINE))
+    options = list(re.finditer(r"^ +(-h, )?(--[a-z-]+|\[?[A-Z]+\]?)( [^ ].*?)?(  +|\n)", text, re.MULTILINE))
     names = {match[2] for match in options}
     given = set(VERBS[verb].__annotations__) - {"return", "settings"}  # settings: options with a dot, each explained
-    assert {name.lstrip("-").removeprefix("no-").replace("-", "_").lower() for name in names} == {*given, "help"}
+    assert {name.strip("-[]").removeprefix("no-").replace("-", "_").lower() for name in names} == {*given, "help"}
     for match, following in zip(options, [*options[1:], None], strict=True):
         said = text[match.end() : following.start() if following else None].strip()
         assert re.match(r"[A-Za-z].{10}", said, re.DOTALL), (match[2], said)

@@ -46,7 +46,7 @@ def track(
     above_zero(rate=rate)
     if not format:
         raise InputError(f"--format needs at least one of {', '.join(FORMATS)}")
-    clips = _clips(video, folder_named(out or video.with_name(f"{video.stem}-tracks")))
+    clips = _clips(video, folder_named(out or _beside(video)))
     for path, _ in clips:
         with _opened(path, rate) as source:  # all of them before a model is loaded, or anything written
             _refuse_part(path, source.cut_short and not partial)
@@ -55,6 +55,11 @@ def track(
     for path, folder in clips:
         with _opened(path, rate) as source:
             _follow(source, path, folder, detector, endings, clip, batch)
+
+
+def _beside(video: Path) -> Path:
+    named = video if video.name else video.resolve()  # a folder may be given as "."
+    return named.parent / f"{named.stem}-tracks"
 
 
 def _clips(given: Path, out: Path) -> list[tuple[Path, Path]]:
