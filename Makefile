@@ -3,20 +3,24 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test check bench faults format clean
 
 demo: $(VENV)/.core  ## from nothing to tracked keypoints, a report and a labelled clip (about five minutes)
 	$(BIN)/transporter demo
 
 test: $(VENV)/.dev  ## every test
 	sh tools/system-packages
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: $(VENV)/.dev  ## lint, format, types, direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+MINUTES ?=
+faults: $(VENV)/.dev  ## the whole fault suite: table and figures in results/faults (under an hour on two cores)
+	sh tools/faults $(BIN)/python $(MINUTES)
 
 bench: $(VENV)/.dev  ## speed on a CPU, each stage against its plain version (under five minutes)
 	$(BIN)/python benchmarks/cpu.py --out results/speed/cpu.json

@@ -194,7 +194,7 @@ finally:
     assert time.perf_counter() - since < 5
     assert (ended.returncode, ended.stderr) == (0, "")
     text = re.sub(r"[│╭╮╰╯─]+", " ", ended.stdout)
-    options = list(re.finditer(r"^ +(-h, )?(--[a-z-]+|\[?[A-Z]+\]?)( [^ ].*?)?(  +|\n)", text, re.MULTILINE))
+    options = list(re.finditer(r"^ +(-h, )?(--[a-z-]+|\[?[A-Z]{2,}\]?)( [^ ].*?)?(  +|\n)", text, re.MULTILINE))
     names = {match[2] for match in options}
     given = set(VERBS[verb].__annotations__) - {"return", "settings"}  # settings: options with a dot, each explained
     assert {name.strip("-[]").removeprefix("no-").replace("-", "_").lower() for name in names} == {*given, "help"}

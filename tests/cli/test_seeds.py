@@ -6,8 +6,8 @@ from pathlib import Path
 import transporter
 from transporter.runs import Run
 
-QUICK = ["--preset", "tiny", "--steps", "6", "--batch", "4", "--sigma-steps", "2", "--validate-every", "3", "--log-every",
-         "3", "--device", "cpu", "--seeds", "2"]  # fmt: skip
+QUICK = ["--preset", "tiny", "--steps", "6", "--batch", "4", "--sigma-steps", "2", "--validate-every", "3",
+         "--log-every", "3", "--device", "cpu", "--seeds", "2"]  # fmt: skip
 
 
 def test_seeds_are_trained_chosen_and_loaded(forked, data, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import tyro
 from transporter.cli.collect import collect
 from transporter.cli.demo import demo
 from transporter.cli.evaluate import evaluate
+from transporter.cli.explore import explore
 from transporter.cli.export import export
 from transporter.cli.keyqn import keyqn
 from transporter.cli.models import models
@@ -35,6 +36,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "track": track,
     "keyqn": keyqn,
+    "explore": explore,
     "report": report,
     "studio": studio,
     "models": models,

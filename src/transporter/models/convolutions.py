@@ -52,31 +52,31 @@ class Aside:
     """A second stream for gradients that only the optimiser waits for: `with ASIDE: loss.backward()`."""
 
     def __init__(self) -> None:
-        self.stream: torch.cuda.Stream | None = None
-        self.used = False
+        self.open = False
+        self._stream: torch.cuda.Stream | None = None  # made when first needed: a process may never use a GPU
+        self._used = False
 
     def __enter__(self) -> None:
-        self.used = False
-        if torch.cuda.is_available():
-            self.stream = self.stream or torch.cuda.Stream()
+        self.open, self._used = True, False
 
     def __exit__(self, *error: object) -> None:
-        if self.stream and self.used:
-            torch.cuda.current_stream().wait_stream(self.stream)
-        self.used = False
+        if self._used and self._stream:
+            torch.cuda.current_stream().wait_stream(self._stream)
+        self.open = False
 
     @contextmanager
     def of(self, *read: Tensor) -> Iterator[None]:
-        """What is done here reads these tensors, which may be given up by others before it has."""
-        if self.stream is None or not read[0].is_cuda:
+        """What is done here reads these tensors, which others may give up before it has."""
+        if not self.open or not read[0].is_cuda:
             yield
             return
-        self.used = True
-        self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
+        self._used = True
+        self._stream = self._stream or torch.cuda.Stream()
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
             yield
         for tensor in read:
-            tensor.record_stream(self.stream)
+            tensor.record_stream(self._stream)
 
 
 ASIDE = Aside()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from transporter.cli.reproduce.exploration import exploration
 from transporter.cli.reproduce.keyqn import keyqn
 from transporter.cli.reproduce.pixels import pixels
 from transporter.cli.reproduce.tracking import tracking
@@ -10,6 +11,7 @@ FIGURES: dict[str, Callable[..., None]] = {
     "tracking": tracking,
     "pixels": pixels,
     "keyqn": keyqn,
+    "exploration": exploration,
 }
 
 

@@ -1,0 +1,165 @@
+"""The learner among workers: asks for chunks, keeps each exactly once, learns as often as one machine would.
+
+A worker that dies is made anew by Ray, with new games. What it was asked for and did not deliver is counted as lost and
+asked for again; what it delivered is kept. Where a new life begins, the replay is told that an episode was cut short.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import ray
+import torch
+
+from transporter.cluster.worker import Chunk, Published, Role, Worker
+from transporter.control.options.experiment import Experiment
+from transporter.control.options.study import Study
+from transporter.control.options.training import Step
+from transporter.control.rollout import Finished
+from transporter.errors import InputError
+from transporter.runs import Checkpoint
+from transporter.training.learner import Hardware
+
+IN_FLIGHT = 2  # chunks that a worker has been asked for: it plays one while the other is on its way
+PUBLISH_EVERY = 10  # updates between new weights
+PATIENCE, PAUSE = 120.0, 0.2  # seconds that a worker may fail for, without a chunk, and between two tries
+STORE = 256 * 2**20  # bytes of shared memory, where we start Ray ourselves: chunks on their way, nothing more
+
+
+class Counts(NamedTuple):
+    """Chunks; asked = taken + lost + those still on their way."""
+
+    asked: int
+    taken: int
+    lost: int
+
+
+class LostWorkerError(RuntimeError):
+    """A worker that cannot be brought back."""
+
+
+class Spread:
+    """An exploration whose players are elsewhere; the rest is as on one machine."""
+
+    def __init__(
+        self, experiment: Experiment, hardware: Hardware, workers: int, address: str = "local", rows: int = 20
+    ) -> None:
+        players = experiment.config.acting.players
+        if workers < 1 or players % workers:
+            raise InputError(f"{players} players cannot be dealt out to {workers} workers alike")
+        if rows >= experiment.config.capacity:
+            raise InputError(f"a replay of {experiment.config.capacity} rows has no room for chunks of {rows}")
+        eyes = experiment.make_eyes(hardware)
+        self.study = Study(experiment.config, experiment.actions, eyes, hardware, experiment.seed)
+        self.count, self.rows = 0, rows
+        self._begun = not ray.is_initialized()
+        if self._begun:
+            _begin(address, workers)
+        each = players // workers
+        self.parts = [range(i * each, (i + 1) * each) for i in range(workers)]
+        remote = ray.remote(Worker).options(max_restarts=-1, max_task_retries=0, num_cpus=1)
+        self.workers: list[Any] = [
+            remote.remote(Role(i, part, experiment.game, experiment.config, eyes.keypoints, experiment.seed, rows))
+            for i, part in enumerate(self.parts)
+        ]
+        self.asked, self.taken, self.lost = 0, 0, 0
+        self._due: list[deque[Any]] = [deque() for _ in self.workers]
+        self._last: list[tuple[str, int]] = [("", -1)] * workers  # life and serial of the chunk taken last
+        self.processes = [0] * workers  # and the process that it came from
+        self._heard = [time.monotonic()] * workers
+        self._published: tuple[int, Any] | None = None
+        self._played = 0  # rows of all players since this process began
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(self.asked, self.taken, self.lost)
+
+    def steps(self, total: int) -> Iterator[Step]:
+        """From here until all players together have made `total` steps each; learning is spread over them evenly."""
+        finished: list[Finished] = []
+        base, players = self.count, self.study.config.acting.players
+        while self.count < total:
+            finished += self._receive()
+            while self.count < min(total, base + self._played // players):
+                if self.study.ready:
+                    self.study.learn(self.count)
+                self.count += 1
+                yield Step(self.count, finished)
+                finished = []
+
+    def _receive(self) -> list[Finished]:
+        """The next chunk, from whichever worker has one; workers have enough to do."""
+        for index in range(len(self.workers)):
+            while len(self._due[index]) < IN_FLIGHT:
+                self._ask(index)
+        heads = {due[0]: index for index, due in enumerate(self._due)}  # of one worker, in the order of asking
+        ready, _ = ray.wait(list(heads), num_returns=1, timeout=PATIENCE)
+        if not ready:
+            raise LostWorkerError(f"no worker has answered for {PATIENCE:.0f} seconds")
+        index = heads[ready[0]]
+        self._due[index].popleft()
+        try:
+            chunk: Chunk = ray.get(ready[0])
+        except ray.exceptions.RayActorError as error:  # it died, or is not back yet
+            self.lost += 1
+            if time.monotonic() - self._heard[index] > PATIENCE:
+                raise LostWorkerError(f"worker {index} does not come back: {str(error).splitlines()[0]}") from error
+            time.sleep(PAUSE)
+            return []
+        self._heard[index] = time.monotonic()
+        return self._take(chunk)
+
+    def _ask(self, index: int) -> None:
+        worker = self.workers[index]
+        self._due[index].append(worker.play.remote(self._weights(), self.count, not self.study.ready))
+        self.asked += 1
+
+    def _weights(self) -> Any:
+        """A reference to the newest weights: put into the object store once, fetched by each machine once."""
+        done = self.study.learner.done
+        if self._published is None or done >= self._published[0] + PUBLISH_EVERY:
+            weights = [p.detach().cpu().numpy().copy() for p in self.study.network.parameters()]
+            self._published = done, ray.put(Published(done, weights))
+        return self._published[1]
+
+    def _take(self, chunk: Chunk) -> list[Finished]:
+        """Into the replay, copied out of the object store, exactly once and in order."""
+        part, (life, serial) = self.parts[chunk.worker], self._last[chunk.worker]
+        goes_on = chunk.life == life
+        if chunk.serial != (serial + 1 if goes_on else 0):
+            raise LostWorkerError(f"worker {chunk.worker} sent chunk {chunk.serial} after {serial}")
+        players, at = slice(part.start, part.stop), int(self.study.rows[part.start])
+        if not goes_on and at:  # nothing follows the last row of the life before
+            self.study.replay.real[players, (at - 1) % self.study.replay.capacity] = False
+        self.study.replay.put(players, at, {name: torch.tensor(t) for name, t in chunk.tensors.items()})
+        self.study.rows[players] += self.rows
+        self._last[chunk.worker], self.processes[chunk.worker] = (chunk.life, chunk.serial), chunk.process
+        self._played += self.rows * len(part)
+        self.taken += 1
+        return [f._replace(player=f.player + part.start) for f in chunk.finished]
+
+    def checkpoint(self) -> Checkpoint:
+        """The same as one machine's: either goes on from the other's."""
+        return self.study.checkpoint(self.count)
+
+    def restore(self, saved: Checkpoint) -> None:
+        self.study.restore(saved)
+        self.count, self._published = saved.step, None
+
+    def close(self) -> None:
+        for worker in self.workers:
+            ray.kill(worker)
+        if self._begun:
+            ray.shutdown()
+
+
+def _begin(address: str, workers: int) -> None:
+    if address != "local":
+        try:
+            ray.init(address, log_to_driver=False)
+        except (ConnectionError, ValueError) as error:
+            raise InputError(f"no Ray at {address}: {str(error).splitlines()[0]}") from error
+        return
+    # Workers may be more than cores: what they may use is theirs to share.
+    ray.init(address="local", num_cpus=workers, object_store_memory=STORE, include_dashboard=False, log_to_driver=False)

@@ -1,0 +1,88 @@
+"""Acting: from what the games show to the action that is best for each player's option, memories carried along."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Int64, UInt8
+from torch import Tensor
+
+from transporter.control.keyqn.captured import Captured
+from transporter.control.options.choice import KEEP, MOST, Drawn, most_controllable
+from transporter.control.options.network import OptionsNet
+from transporter.control.options.rewards import DIRECTIONS
+from transporter.control.replay import Outcome, SequenceReplay
+from transporter.control.rollout import Moment
+
+TOLD = 7  # first, action, reward, discount, real, keypoint, direction: what the CPU tells the GPU of each player
+
+
+class Acted(NamedTuple):
+    """What each player does, and why."""
+
+    best: Int64[np.ndarray, "n"]  # the greedy action of its option
+    keypoint: Int64[np.ndarray, "n"]  # of its option
+    direction: Int64[np.ndarray, "n"]  # of its option
+    most: Int64[np.ndarray, "n"]  # the most controllable keypoint (Eq. 2) in this very state
+
+
+class Actor:
+    """n players of one network. With a replay all that happens is put into it."""
+
+    def __init__(
+        self, network: OptionsNet, players: int, replay: SequenceReplay | None = None, capture: bool = False
+    ) -> None:
+        self.network, self.players, self.replay = network, players, replay
+        device = network.recall.device
+        self.memory = network.nothing(players)
+        self.option = torch.zeros(players, dtype=torch.int64, device=device)
+        self.step = 0  # rows seen
+        self._at = torch.zeros(1, dtype=torch.int64, device=device)
+        self._told = torch.zeros(players, TOLD, device=device)
+        self._acted = torch.zeros(3, players, dtype=torch.int64, device=device)
+        self._view: UInt8[Tensor, "n h w 3"] | None = None
+        self._host: list[Tensor] = []
+        self._captured = Captured(self._act, [*self.memory, self.option], capture)
+
+    def __call__(self, moment: Moment, actions: Int64[np.ndarray, "n"], drawn: Drawn) -> Acted:
+        """Given the moment, the actions that led to it, and the options that begin with it."""
+        self._receive(moment, actions, drawn)
+        self._captured()
+        self.step += 1
+        best, option, most = self._acted.cpu().numpy()
+        return Acted(best, option // len(DIRECTIONS), option % len(DIRECTIONS), most)
+
+    def _receive(self, moment: Moment, actions: np.ndarray, drawn: Drawn) -> None:
+        """Everything into tensors that stay in place, by way of memory that a GPU can fetch from by itself."""
+        frames, device = moment.views[0], self._told.device
+        if self._view is None:
+            self._view = torch.zeros(frames.shape, dtype=torch.uint8, device=device)
+            pinned = device.type == "cuda"
+            self._host = [torch.zeros(t.shape, dtype=t.dtype, pin_memory=pinned) for t in (self._view, self._told)]
+        columns = (moment.first, actions, moment.reward, moment.discount, moment.real, *drawn)
+        told = np.stack(columns, 1, dtype=np.float32)
+        for host, there, new in zip(self._host, (self._view, self._told), (frames, told), strict=True):
+            host.numpy()[:] = new
+            there.copy_(host, non_blocking=True)
+        self._at.fill_(self.step % self.replay.capacity if self.replay else 0)
+
+    @torch.no_grad()
+    def _act(self) -> None:
+        assert self._view is not None
+        first, action, reward, discount, real, keypoint, direction = self._told.unbind(1)
+        first, real = first > 0, real > 0
+        if self.replay is not None:
+            # With the very first row nothing is over yet: what is said of the row before lands on one that is not
+            # there yet, and will be said again, rightly, before it is looked at.
+            before = (self._at - 1) % self.replay.capacity
+            self.replay.end(before, Outcome(action.long(), reward, discount, real))
+            self.replay.see(self._at, self._view, first, self.memory)
+        q, memory = self.network(self._view[None], first[None], self.memory)
+        most = most_controllable(q[0])
+        asked = torch.where(keypoint == MOST, most, keypoint.long())
+        option = torch.where(keypoint == KEEP, self.option, asked * len(DIRECTIONS) + direction.long())
+        values = q[0].flatten(1, 2)  # (n, 4k, a)
+        chosen = values.gather(1, option[:, None, None].expand(-1, 1, values.shape[-1]))[:, 0]
+        self._acted.copy_(torch.stack((chosen.argmax(-1), option, most)))
+        for kept, new in zip((*self.memory, self.option), (*memory, option), strict=True):
+            kept.copy_(new)

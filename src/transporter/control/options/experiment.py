@@ -1,0 +1,245 @@
+"""An exploration in one run folder: learn, save as it goes, measure on the way, keep what was learnt."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from transporter import envs
+from transporter.control.options.agent import OptionsAgent
+from transporter.control.options.config import OptionsConfig
+from transporter.control.options.evaluation import WAYS, Watched, Way, judge, play, watch
+from transporter.control.options.eyes import Eyes, Frozen, Learning, transporter
+from transporter.control.options.study import Study
+from transporter.control.options.training import Exploration, Step
+from transporter.control.rollout import Arena
+from transporter.models.detector import Detector
+from transporter.runs import Checkpoint, Json, Run
+from transporter.training.learner import Hardware
+
+ATARI_REPEAT = 4  # frames of the console for each step
+PERCENTILES = (5, 25, 50, 75, 95, 100)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One game and one seed."""
+
+    game: str
+    seed: int
+    config: OptionsConfig
+    detector: Detector | None = None  # one that stays as it is; None: a Transporter learns in the loop
+    keypoints: int | None = None  # K of the latter; None: what the game asks for
+
+    @property
+    def repeat(self) -> int:
+        """Frames of the game for each step."""
+        from transporter.envs import atari
+
+        return ATARI_REPEAT if self.game in atari.rom_names() else 1
+
+    @property
+    def frames(self) -> int:
+        """Of all players, in one step of each."""
+        return self.config.acting.players * self.repeat
+
+    def make_eyes(self, hardware: Hardware) -> Eyes:
+        if self.detector is not None:
+            return Frozen(self.detector, hardware)
+        keypoints = self.keypoints or envs.scene(self.game).keypoints
+        return Learning(transporter(self.config.eyes, keypoints, self.seed), hardware)
+
+    @property
+    def actions(self) -> int:
+        return len(envs.scene(self.game).actions)
+
+    def make_games(self, count: int) -> VectorEnv:
+        return envs.make_vector(self.game, count, self.config.eyes.size)
+
+    def make(self, hardware: Hardware) -> Exploration:
+        return Exploration(self.config, self.make_games, self.actions, self.make_eyes(hardware), hardware, self.seed)
+
+
+class Exploring(Protocol):
+    """What carries an experiment out: `Exploration` on one machine, `cluster.exploration.Spread` on many."""
+
+    study: Study
+    count: int
+
+    def steps(self, total: int) -> Iterator[Step]: ...
+    def checkpoint(self) -> Checkpoint: ...
+    def restore(self, saved: Checkpoint) -> None: ...
+    def close(self) -> None: ...
+
+
+Make = Callable[[Experiment, Hardware], Exploring]
+
+
+class Schedule(NamedTuple):
+    """In frames of the game, all players together."""
+
+    total: int = 50_000_000
+    evaluate: int = 10_000_000
+    log: int = 250_000
+    checkpoint: int = 5_000_000
+
+    def steps(self, per_step: int) -> "Schedule":
+        """The same in steps of every player, at least one each."""
+        return Schedule(*(-(-frames // per_step) for frames in self))
+
+
+class Notices(NamedTuple):
+    """Whom to tell, and whom to ask."""
+
+    row: Callable[[Json], None] = lambda row: None
+    stopping: Callable[[], bool] = lambda: False
+
+
+def options_file(run: Run) -> Path:
+    return run.path / "options.safetensors"
+
+
+def learn(
+    experiment: Experiment,
+    run: Run,
+    hardware: Hardware,
+    schedule: Schedule,
+    notices: Notices | None = None,
+    make: Make | None = None,
+) -> bool:
+    """To the end, and keep what was learnt; from the newest checkpoint where there is one. False: stopped early."""
+    notices = notices or Notices()
+    due = schedule.steps(experiment.frames)
+    made: Exploring = make(experiment, hardware) if make else experiment.make(hardware)
+    try:
+        if (saved := run.latest()) is not None:
+            made.restore(saved)
+        run.rewind(made.count)
+        since, since_count, episodes = time.perf_counter(), made.count, []
+        for step, finished in made.steps(due.total):
+            episodes += [f.score for f in finished]
+            stop, last = notices.stopping(), step == due.total
+            evaluates = last or step % due.evaluate == 0
+            saves = stop or last or step % due.checkpoint == 0
+            if saves or evaluates or step % due.log == 0:
+                row = {"step": step, "frames": step * experiment.frames, **_row(made, episodes)}
+                took = time.perf_counter() - since
+                row["frames_per_second"] = round((step - since_count) * experiment.frames / took)
+                if evaluates and not stop:
+                    row |= evaluate(experiment, made, first=step <= due.evaluate)
+                run.log(row)  # before the checkpoint: a row too many is forgotten on resume, one too few stays away
+                notices.row(row)
+                since, since_count, episodes = time.perf_counter(), step, []
+            if saves:
+                run.save(made.checkpoint())
+            if stop and not last:
+                return False
+        if experiment.detector is not None or isinstance(made.study.eyes, Learning):
+            _agent(experiment, made).save(options_file(run))
+    finally:
+        made.close()
+    return True
+
+
+def _row(made: Exploring, scores: list[float]) -> Json:
+    """Nothing that cannot be said yet: a mean of no episodes is None."""
+    learner, eyes, change = made.study.learner, made.study.eyes, made.study.drift()
+    return {
+        "episodes": len(scores),
+        "return": round(float(np.mean(scores)), 3) if scores else None,
+        "loss": round(float(learner.loss), 6),
+        "gaps": [round(gap, 4) for gap in learner.gaps.tolist()],
+        "jumps": [round(share, 4) for share in learner.jumps.tolist()],
+        "left_out": int(learner.bad),
+        "updates": learner.done,
+        "eyes_loss": round(float(eyes.loss), 5) if isinstance(eyes, Learning) else None,
+        "eyes_moved": round(change.moved, 4),
+        "eyes_swapped": round(change.swapped, 4),
+    }
+
+
+def evaluate(experiment: Experiment, made: Exploring, *, first: bool) -> Json:
+    """Returns of each way to play (random actions do not change: once is enough), and what the truth says."""
+    c, size = experiment.config, experiment.config.eyes.size
+    study = made.study
+    returns: dict[Way, list[float]] = {}
+    for way in WAYS if first else WAYS[1:]:
+        arena = Arena([envs.make_vector(experiment.game, c.evaluation.episodes, size)], life_loss_ends=False)
+        found = play(study.network, arena, way, c.acting.commit, c.evaluation.steps, experiment.seed, study.capture)
+        returns[way] = [round(float(score), 3) for score in found]
+        arena.close()
+    watched = look(experiment, study) if c.evaluation.watched else Watched(None, None, 0)
+    return {"returns": returns, "avatar": watched.avatar, "rooms": watched.rooms}
+
+
+def look(experiment: Experiment, study: Study) -> Watched:
+    """Some steps of one environment that knows its truth."""
+    c = experiment.config
+    env = envs.make(experiment.game, c.eyes.size)
+    steps = c.evaluation.watched
+    shown = watch(study.network, study.eyes, env, c.acting.commit, experiment.seed, steps, study.capture)
+    watched = judge(shown, env.scene.radius)
+    env.close()
+    return watched
+
+
+def _agent(experiment: Experiment, made: Exploring) -> OptionsAgent:
+    eyes = made.study.eyes
+    detector = eyes.detector() if isinstance(eyes, Learning) else experiment.detector
+    assert detector is not None
+    card = {"environment": experiment.game, "seed": experiment.seed, "frames": made.count * experiment.frames}
+    return OptionsAgent(experiment.config, made.study.network, detector, card)
+
+
+class Point(NamedTuple):
+    """Returns of one way to play, after so many frames."""
+
+    frames: int
+    returns: list[float]
+
+
+def curves(rows: Sequence[Json]) -> dict[Way, list[Point]]:
+    """From metrics.jsonl; random actions are the same throughout."""
+    measured = [row for row in rows if "returns" in row]
+    lines: dict[Way, list[Point]] = {way: [] for way in WAYS}
+    for row in measured:
+        for way in WAYS:
+            returns = row["returns"].get(way) or (lines[way][-1].returns if lines[way] else None)
+            if returns:
+                lines[way].append(Point(row["frames"], returns))
+    return lines
+
+
+def figures(rows: Sequence[Json]) -> dict[str, float]:
+    """The last of each curve: mean, spread and percentiles; avatar, rooms, speed."""
+    flat: dict[str, float] = {}
+    for way, points in curves(rows).items():
+        if points:
+            last = np.array(points[-1].returns)
+            flat[f"{way} mean"] = round(float(last.mean()), 3)
+            flat[f"{way} std"] = round(float(last.std()), 3)
+            flat |= {f"{way} p{p}": round(float(np.percentile(last, p)), 3) for p in PERCENTILES}
+    measured = [row for row in rows if "returns" in row]
+    if measured:
+        last_row = measured[-1]
+        flat |= {n: float(last_row[n]) for n in ("avatar", "rooms", "frames") if last_row[n] is not None}
+        if (most := [row["rooms"] for row in measured if row["rooms"]]) != []:
+            flat["rooms, most"] = float(max(most))
+    speeds = [row["frames_per_second"] for row in rows]
+    if speeds:
+        flat["frames per second"] = float(np.median(speeds))
+        flat["eyes swapped, last"] = rows[-1]["eyes_swapped"]
+    return flat
+
+
+def settings(experiment: Experiment) -> dict[str, Any]:
+    """What a run folder remembers, and refuses to change; how long it lasts, and when it is measured, may change."""
+    return {
+        "explore": {"game": experiment.game, "seed": experiment.seed, "keypoints": experiment.keypoints},
+        "config": experiment.config.to_json(),
+        "detector": experiment.detector.config.to_json() if experiment.detector else None,
+    }

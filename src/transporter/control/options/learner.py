@@ -1,0 +1,133 @@
+"""Learning K × 4 Q-functions by n-step Q(λ), all of them from all experience."""
+
+import copy
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from transporter.control.keyqn.captured import Captured
+from transporter.control.options.choice import q_gap
+from transporter.control.options.config import LearningConfig
+from transporter.control.options.eyes import Eyes
+from transporter.control.options.network import OptionsNet
+from transporter.control.options.rewards import displacement_rewards, jumped
+from transporter.control.replay import Memory, SequenceReplay, Window
+from transporter.control.returns import q_lambda_returns, watkins_traces
+
+
+def option_returns(
+    rewards: Float[Tensor, "t b k 4"],
+    discounts: Float[Tensor, "t b"],
+    values: Float[Tensor, "t b k 4"],
+    trace: float,
+    going_on: Bool[Tensor, "t b"],
+    greedy: Bool[Tensor, "t b k 4"] | None = None,
+) -> Float[Tensor, "t b k 4"]:
+    """Q(λ) of every option at once. values_t is max Q of the state after t; a trace goes no farther than an episode.
+
+    `going_on` is False at a row that holds no transition. With `greedy`, of the actions taken, traces are Watkins's.
+    """
+    after = torch.cat((going_on[1:], going_on[-1:]))[..., None, None]
+    traces = trace * after.float() if greedy is None else watkins_traces(trace, greedy) * after
+    return q_lambda_returns(rewards, discounts[..., None, None].expand_as(rewards), values, traces.expand_as(rewards))
+
+
+class Loss(NamedTuple):
+    """Of a batch of sequences."""
+
+    total: Float[Tensor, ""]
+    gaps: Float[Tensor, "k"]  # Eq. 2, mean over states
+    jumps: Float[Tensor, "k"]  # share of steps in which a keypoint changed its object
+
+
+class Learner:
+    """The network, its frozen twin and Adam: everything that learning changes."""
+
+    def __init__(
+        self, config: LearningConfig, network: OptionsNet, eyes: Eyes, replay: SequenceReplay, capture: bool = False
+    ) -> None:
+        self.config, self.network, self.eyes, self.replay = config, network, eyes, replay
+        self.frozen = copy.deepcopy(network).requires_grad_(False)
+        self.done = 0
+        device = network.recall.device
+        self.players = torch.zeros(config.batch, dtype=torch.int64, device=device)
+        self.starts = torch.ones(config.batch, dtype=torch.int64, device=device)
+        self.loss = torch.zeros((), device=device)
+        self.gaps = torch.zeros(network.keypoints, device=device)
+        self.jumps = torch.zeros(network.keypoints, device=device)
+        self.bad = torch.zeros((), device=device)  # updates left out because a gradient was not finite
+        self.parameters: list[Tensor] = list(network.parameters())
+        self.optimiser = torch.optim.Adam(
+            self.parameters, lr=config.rate, eps=config.epsilon, fused=True, capturable=device.type == "cuda"
+        )
+        for parameter in self.parameters:  # made now rather than by the first step, so that capturing finds them
+            self.optimiser.state[parameter] = {
+                "step": torch.zeros((), device=device),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+        self._captured = Captured(self._update, list(self.tensors().values()), capture)
+
+    def update(self, players: Int64[Tensor, "b"], starts: Int64[Tensor, "b"]) -> None:
+        """One update from the sequences of these players that begin at these rows. Nothing waits for the GPU."""
+        self.players.copy_(players, non_blocking=True)
+        self.starts.copy_(starts, non_blocking=True)
+        self._captured()
+        self.done += 1
+
+    def loss_of(self, window: Window) -> Loss:
+        """Squared error of every Q-function, mean over states, sum over functions."""
+        c = self.config
+        frames, first = window.rows[0], window.before.first[0]
+        memory = Memory(*(part[0] for part in window.memory))
+        action, _, discount, real = (part[0, c.burn_in :] for part in window.outcome)
+        q = self.network(frames, first, memory, c.burn_in).q
+        with torch.no_grad():
+            judged = self.frozen(frames, first, memory, c.burn_in).q
+            shown = frames[c.burn_in :]
+            points = self.eyes(shown.flatten(0, 1)).unflatten(0, shown.shape[:2])
+            action, discount, real = action[:-1], discount[:-1], real[:-1]
+            lasts = real & (discount > 0)  # where an episode ends things are put elsewhere: no one moved them
+            rewards = displacement_rewards(points[:-1], points[1:], c.jump) * lasts[..., None, None]
+            taken = action[..., None, None, None].expand(*q[:-1].shape[:-1], 1)
+            greedy = q[:-1].argmax(-1) == taken[..., 0] if c.watkins else None
+            target = option_returns(rewards, c.discount * discount, judged[1:].amax(-1), c.trace, real, greedy)
+            jumps = (jumped(points[:-1], points[1:], c.jump) & lasts[..., None]).float().mean((0, 1))
+        error = (q[:-1].gather(-1, taken)[..., 0] - target).square().sum((-1, -2)) / 2
+        total = (error * real).sum() / real.sum().clamp_min(1)
+        return Loss(total, q_gap(q.detach()).mean((0, 1)), jumps)
+
+    def _update(self) -> None:
+        window = self.replay.sequences(self.players, self.starts, self.config.length)
+        with torch.enable_grad():
+            loss = self.loss_of(window)
+            gradients = torch.autograd.grad(loss.total, self.parameters)
+        with torch.no_grad():
+            norm = torch.nn.utils.get_total_norm(gradients)
+            finite = torch.isfinite(norm)
+            scale = (self.config.clip / (norm + 1e-6)).clamp(max=1)
+            for parameter, gradient in zip(self.parameters, gradients, strict=True):
+                parameter.grad = (gradient * scale).masked_fill(~finite, 0)
+            self.bad.add_((~finite).float())
+            self.optimiser.step()
+            torch._foreach_lerp_(list(self.frozen.parameters()), self.parameters, self.config.target_rate)
+            for kept, new in ((self.loss, loss.total.detach()), (self.gaps, loss.gaps), (self.jumps, loss.jumps)):
+                kept.copy_(new)
+
+    # State
+
+    def tensors(self) -> dict[str, Tensor]:
+        """By name; in place, so that a captured update goes on with the same memory."""
+        named = {f"online.{name}": p.detach() for name, p in self.network.named_parameters()}
+        named |= {f"frozen.{name}": p for name, p in self.frozen.named_parameters()}
+        for name, parameter in self.network.named_parameters():
+            named |= {f"adam.{slot}.{name}": t for slot, t in self.optimiser.state[parameter].items()}
+        return {**named, "bad": self.bad}
+
+    @torch.no_grad()
+    def restore(self, tensors: dict[str, Tensor], done: int) -> None:
+        for name, tensor in self.tensors().items():
+            tensor.copy_(tensors[name])
+        self.done = done

@@ -1,0 +1,136 @@
+"""Those who learn: options and keypoints, both from one replay, wherever what is in it was played."""
+
+import json
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64, UInt8
+from torch import Tensor
+
+from transporter.control.keyqn.training import prepare
+from transporter.control.options.config import OptionsConfig
+from transporter.control.options.eyes import Drift, Eyes, Learning, drift
+from transporter.control.options.learner import Learner
+from transporter.control.options.network import OptionsNet
+from transporter.control.replay import SequenceReplay
+from transporter.errors import InputError
+from transporter.runs import Checkpoint
+from transporter.training.learner import Hardware
+
+PROBES = 64  # frames on which keypoints before and after are compared
+FITTED = 2_048  # frames that the mean and deviation of each pixel are taken from
+SPARE = 8 * 2**30  # bytes of a GPU that are left to the learners
+
+
+class Study:
+    """Everything that is learnt, the replay that it is learnt from, and how to draw from it."""
+
+    def __init__(self, config: OptionsConfig, actions: int, eyes: Eyes, hardware: Hardware, seed: int) -> None:
+        self.config, self.eyes = config, eyes
+        self.device = hardware.resolve()
+        prepare(self.device)
+        torch.backends.cudnn.benchmark = True  # shapes never change
+        self.capture = hardware.graph and self.device.type == "cuda"
+        size, players = config.eyes.size, config.acting.players
+        torch.manual_seed(seed)
+        self.network = OptionsNet(
+            config.network, size, eyes.keypoints, actions, lambda: hardware.autocast(self.device)
+        ).to(self.device)
+        check_room(config, self.device)
+        frame, memory = (size, size, 3), config.network.memory
+        self.replay = SequenceReplay(players, config.capacity, frame, torch.uint8, memory, self.device)
+        self.learner = Learner(config.learning, self.network, eyes, self.replay, self.capture)
+        self.rows = np.zeros(players, np.int64)  # of each player that the replay has been given
+        self.chance = np.random.default_rng((seed, 1))
+        self._probes: tuple[UInt8[Tensor, "n h w 3"], Float[np.ndarray, "n k 2"]] | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is enough of every player to learn from."""
+        c = self.config
+        return bool(self.rows.min() >= max(c.acting.warm_up, c.learning.length + 1, c.eyes.offset + 1))
+
+    def learn(self, step: int) -> None:
+        """What is due after so many steps of all players; on a GPU it is queued, not waited for."""
+        c = self.config
+        if isinstance(self.eyes, Learning) and step % c.eyes.every == 0:
+            if self.eyes.done % c.eyes.fit_every == 0 and self.eyes.done <= c.eyes.sigma_steps:
+                self.eyes.fit(self.frames(FITTED))
+            self.eyes.learn(*self.pairs(self.eyes.config.pairs))
+        if step % c.learning.every == 0:
+            self.learner.update(*self.drawn(c.learning.batch, c.learning.length))
+
+    def drawn(self, count: int, length: int) -> tuple[Int64[Tensor, "b"], Int64[Tensor, "b"]]:
+        """Players, and rows at which sequences of this length may begin, with a row before them."""
+        draws = self.chance.random((2, count))
+        players = (draws[0] * len(self.rows)).astype(np.int64)
+        rows = self.rows[players]
+        low, high = np.maximum(0, rows - self.config.capacity) + 1, rows - length
+        return self._there(players), self._there(low + (draws[1] * (high - low + 1)).astype(np.int64))
+
+    def pairs(self, count: int) -> tuple[UInt8[Tensor, "b h w 3"], UInt8[Tensor, "b h w 3"]]:
+        """Two frames of a player each, up to `offset` steps apart, in either order."""
+        offset = self.config.eyes.offset
+        players, starts = self.drawn(count, offset + 1)
+        later = self._there(self.chance.integers(1, offset + 1, count))
+        swap = self._there(self.chance.random(count) < 0.5)
+        one, other = torch.where(swap, starts + later, starts), torch.where(swap, starts, starts + later)
+        return self._at(players, one), self._at(players, other)
+
+    def frames(self, count: int) -> UInt8[Tensor, "n h w 3"]:
+        return self._at(*self.drawn(count, 1))
+
+    def _at(self, players: Int64[Tensor, "b"], rows: Int64[Tensor, "b"]) -> UInt8[Tensor, "b h w 3"]:
+        return self.replay.rows[players, rows % self.config.capacity]
+
+    def _there(self, numbers: np.ndarray) -> Tensor:
+        tensor = torch.from_numpy(numbers)
+        if self.device.type == "cuda":  # from pinned memory a copy does not wait for what the GPU still has to do
+            return tensor.pin_memory().to(self.device, non_blocking=True)
+        return tensor
+
+    def drift(self) -> Drift:
+        """How keypoints have changed on the same frames since it was last asked; then other frames are chosen."""
+        found = Drift(0.0, 0.0)
+        if self._probes is not None:
+            frames, before = self._probes
+            found = drift(before, self.eyes(frames).cpu().numpy())
+        if self.rows.min() > 1:
+            frames = self.frames(PROBES)
+            self._probes = frames, self.eyes(frames).cpu().numpy()
+        return found
+
+    # State
+
+    def checkpoint(self, step: int) -> Checkpoint:
+        """What was learnt, and the generator that draws. The replay is not kept: see `restore`."""
+        tensors = {f"options.{name}": t for name, t in self.learner.tensors().items()}
+        state: dict[str, object] = {"updates": self.learner.done, "chance": self.chance.bit_generator.state}
+        if isinstance(self.eyes, Learning):
+            saved = self.eyes.checkpoint()
+            tensors |= {f"eyes.{name}": t for name, t in saved.tensors.items()}
+            state["seen"] = saved.step
+        return Checkpoint(step, tensors, json.loads(json.dumps(state)))
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Go on from what was learnt, with an empty replay, which new games fill before learning goes on.
+
+        A replay is tens of gigabytes that would be read and written for what the games make again within a minute or
+        two, and by the policies of that moment.
+        """
+        self.learner.restore(saved.part("options."), saved.state["updates"])
+        if isinstance(self.eyes, Learning):
+            self.eyes.restore(Checkpoint(saved.state["seen"], saved.part("eyes."), {}))
+        self.chance.bit_generator.state = saved.state["chance"]
+        self.rows[:] = 0
+
+
+def check_room(config: OptionsConfig, device: torch.device) -> None:
+    """Frames stay on the device that learns from them; refuse what does not fit there, with room for the learners."""
+    if device.type != "cuda":
+        return
+    row = 3 * config.eyes.size**2 + 4 * config.network.memory + 32
+    free = torch.cuda.mem_get_info(device)[0] - SPARE
+    if config.acting.replay * row > free:
+        fits = max(0, free // row)
+        raise InputError(f"a replay of {config.acting.replay:,} steps does not fit the GPU: at most {fits:,} do")

@@ -1,0 +1,113 @@
+"""transporter explore from beginning to end, with a break in between, what it refuses, and options in use elsewhere."""
+
+import json
+import runpy
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from transporter.control.options import OptionsAgent
+from transporter.runs import Run
+
+# Small enough for seconds, and with everything in it: both learners, evaluations, checkpoints, pictures.
+SMALL = ["--video", "1", "--network.hidden", "16", "--network.memory", "8", "--network.layers", "8", "8", "4",
+         "--learning.batch", "2", "--learning.unroll", "4", "--learning.burn-in", "2", "--acting.players", "4",
+         "--acting.warm-up", "8", "--acting.replay", "400", "--eyes.size", "32", "--eyes.batch", "4",
+         "--eyes.offset", "5", "--eyes.tiny", "--evaluation.episodes", "2", "--evaluation.steps", "30",
+         "--evaluation.watched", "20", "--evaluate-every", "800", "--log-every", "160", "--checkpoint-every", "320",
+         "--device", "cpu"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def explored(forked, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hundred steps of Montezuma's Revenge by each of four players."""
+    cwd = tmp_path_factory.mktemp("explored")
+    ended = forked("explore", "montezuma_revenge", "--frames", "1600", *SMALL, "--json", "it.json", cwd=cwd)
+    assert ended.code == 0, ended.err
+    assert "most controllable" not in ended.err
+    assert "95th percentile" in ended.err
+    return cwd
+
+
+def test_all_that_it_leaves(explored: Path) -> None:
+    run = explored / "runs" / "explore-montezuma_revenge-seed0"
+    names = {path.name for path in run.iterdir()}
+    assert {"options.safetensors", "exploration.json", "curves.png", "options.mp4", "metrics.jsonl"} <= names
+    result = json.loads((explored / "it.json").read_text())
+    figures = result["figures"]
+    assert figures["actions mean"] == 0.0  # no one has the key within thirty steps
+    assert figures["rooms"] == 1.0
+    assert 0 <= figures["avatar"] <= 1
+    assert [frames for frames, _ in result["curves"]["controllable"]] == [800, 1600]
+    assert result["curves"]["actions"][0][1] == result["curves"]["actions"][1][1]  # measured once, drawn throughout
+    rows = Run.open(run).metrics()
+    assert [row["step"] for row in rows] == list(range(10, 101, 10))
+    assert rows[-1]["updates"] > 40
+    assert OptionsAgent.load(run / "options.safetensors").card["frames"] == 1600
+
+
+def test_it_stops_when_asked_and_goes_on_for_longer(started, forked, first_checkpoint, tmp_path: Path) -> None:
+    command = ["explore", "sprites_control", *SMALL, "--out", "run"]
+    asked = started(*command, "--frames", "40000", cwd=tmp_path)
+    first_checkpoint(tmp_path / "run")
+    asked.send_signal(signal.SIGINT)
+    said = asked.communicate()[1]
+    assert asked.returncode == 130
+    assert said.splitlines()[-1] == "transporter: stopped, state saved in run: run the same command again to go on"
+    saved = Run.open(tmp_path / "run").latest()
+    assert saved is not None
+    frames = 4 * saved.step + 200
+    ended = forked(*command, "--frames", str(frames), cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    rows = Run.open(tmp_path / "run").metrics()
+    assert rows[-1]["frames"] == frames
+    assert rows[-1]["updates"] > saved.state["updates"] > 0
+    again = forked(*command, "--frames", str(frames), cwd=tmp_path)  # nothing is left to do
+    assert again.code == 0
+    assert len(Run.open(tmp_path / "run").metrics()) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("explore nosuchgame", "no environment named 'nosuchgame'"),
+        ("explore sprites", "sprites has no actions to choose from"),
+        ("explore pong --frames 0", "--frames and --checkpoint-every must be at least 1"),
+        ("explore pong --model pong --keypoints 3", "a --model has its own"),
+        ("explore pong --model nowhere", "nowhere is neither a shipped model"),
+        ("explore pong --acting.replay 1000", "a replay of 1,000 steps is too small for 256 players"),
+        ("explore pong --learning.discount 1", "the discount must lie between 0 and 1"),
+        ("explore sprites_control --ray local --actors 3", "256 players cannot be dealt out to 3 workers"),
+        ("reproduce exploration --games pong,pong", "each once"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(forked, tmp_path: Path, command: str, line: str) -> None:
+    ended = forked(*command.split(), cwd=tmp_path)
+    assert ended.code == 2
+    assert line in ended.err
+    assert len(ended.err.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_figure_of_the_paper(forked, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "results.md").write_text("before\n<!-- exploration -->\nold\n<!-- /exploration -->\nafter\n")
+    small = [*SMALL[2:], "--games", "sprites_control,pong", "--frames", "400", "--docs", "docs", "--video", "0"]
+    ended = forked("reproduce", "exploration", *small, "--out", "out", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert "pong: controllable mean" in summary["figures"]
+    lines = (tmp_path / "out" / "table.md").read_text().splitlines()
+    assert lines[2].startswith("| sprites_control | 0 | 0.0 ± 0.0 |")
+    assert "| pong |" in (tmp_path / "docs" / "results.md").read_text()
+    assert (tmp_path / "docs" / "exploration.svg").exists()
+
+
+def test_options_are_actions_for_stable_baselines(explored: Path, monkeypatch, capsys) -> None:
+    example = Path(__file__).parents[2] / "examples" / "options_sb3.py"
+    options = explored / "runs" / "explore-montezuma_revenge-seed0" / "options.safetensors"
+    monkeypatch.setattr(sys, "argv", [str(example), "--options", str(options), "--steps", "12"])
+    runpy.run_path(str(example), run_name="__main__")
+    assert capsys.readouterr().out.startswith("16 options, 12 chosen, return ")

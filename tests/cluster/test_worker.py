@@ -1,0 +1,48 @@
+"""A worker's chunks, without Ray: what they hold is what one process would have kept."""
+
+import numpy as np
+import torch
+
+from transporter.cluster.worker import Published, Role, Worker
+from transporter.control.options.config import (
+    ActingConfig,
+    EyesConfig,
+    LearningConfig,
+    NetworkConfig,
+    OptionsConfig,
+)
+from transporter.control.options.players import Players
+from transporter.control.replay import SequenceReplay
+from transporter.envs import make_vector
+
+SMALL = OptionsConfig(
+    NetworkConfig(layers=((4, 4, 2),), hidden=8, memory=6),
+    LearningConfig(batch=4, burn_in=2, unroll=4, every=1),
+    ActingConfig(players=8, commit=5, warm_up=20, replay=8 * 60, epsilon_low=0.05),
+    EyesConfig(size=16, offset=5, batch=4, tiny=True),
+)
+
+
+def role(rows: int) -> Role:
+    return Role(1, range(4, 8), "sprites_control", SMALL, 3, 0, rows)
+
+
+def test_chunks_one_after_another_are_what_one_process_would_have_kept() -> None:
+    worker = Worker(role(rows=7))
+    weights = Published(3, [np.full(tuple(p.shape), 0.01, np.float32) for p in worker.network.parameters()])
+    chunks = [worker.play(weights, step=0, at_random=False) for _ in range(3)]
+    assert [(c.worker, c.serial, c.version) for c in chunks] == [(1, 0, 3), (1, 1, 3), (1, 2, 3)]
+    assert len({c.life for c in chunks}) == 1
+    whole = SequenceReplay(4, 30, (16, 16, 3), torch.uint8, 6, torch.device("cpu"))
+    alone = Players(
+        SMALL.acting, lambda n: make_vector("sprites_control", n, 16), worker.network, whole, 0, range(4, 8)
+    )
+    alone.begin(0)
+    for _ in range(22):  # what became of row 20 is told with row 21
+        alone.send(at_random=False)
+        alone.receive()
+    kept = SequenceReplay(4, 30, (16, 16, 3), torch.uint8, 6, torch.device("cpu"))
+    for index, chunk in enumerate(chunks):
+        kept.put(slice(0, 4), 7 * index, {name: torch.tensor(t) for name, t in chunk.tensors.items()})
+    for name, tensor in kept.tensors(21).items():
+        assert torch.equal(tensor, whole.tensors(21)[name]), name

@@ -1,0 +1,41 @@
+"""What is read from a run's rows, by hand."""
+
+from typing import Any
+
+import pytest
+
+from transporter.control.options.config import ActingConfig, OptionsConfig
+from transporter.control.options.experiment import Experiment, Schedule, curves, figures
+
+
+def row(frames: int, speed: int, **more: Any) -> dict[str, Any]:
+    return {"frames": frames, "frames_per_second": speed, "eyes_swapped": 0.25, **more}
+
+
+ROWS = [
+    row(10, 100),
+    row(20, 300, returns={"actions": [0, 1], "options": [2, 2], "controllable": [0, 4]}, avatar=0.5, rooms=3),
+    row(30, 200, returns={"options": [3, 5], "controllable": [6, 10]}, avatar=0.75, rooms=2),
+]
+
+
+def test_random_actions_are_measured_once_and_are_in_every_point() -> None:
+    lines = curves(ROWS)
+    assert lines["actions"] == [(20, [0, 1]), (30, [0, 1])]
+    assert lines["controllable"] == [(20, [0, 4]), (30, [6, 10])]
+
+
+def test_figures_are_of_the_last_evaluation() -> None:
+    found = figures(ROWS)
+    assert (found["controllable mean"], found["controllable std"], found["controllable p50"]) == (8.0, 2.0, 8.0)
+    assert (found["actions mean"], found["avatar"], found["rooms"], found["rooms, most"]) == (0.5, 0.75, 2.0, 3.0)
+    assert found["frames per second"] == 200.0
+    assert found["eyes swapped, last"] == 0.25
+    assert figures([]) == {}
+
+
+def test_frames_count_as_the_game_counts_them() -> None:
+    config = OptionsConfig(acting=ActingConfig(players=8))
+    assert Experiment("pong", 0, config).frames == 32  # four of the console in a step
+    assert Experiment("sprites_control", 0, config).frames == 8
+    assert Schedule(100, 64, 1, 33).steps(32) == pytest.approx((4, 2, 1, 2))

@@ -1,0 +1,149 @@
+"""Returns of options by hand, and a learner that agrees with them."""
+
+import numpy as np
+import pytest
+import torch
+
+from transporter.control.options.config import LearningConfig, NetworkConfig
+from transporter.control.options.learner import Learner, option_returns
+from transporter.control.options.network import OptionsNet
+from transporter.control.replay import Memory, Outcome, SequenceReplay
+
+SMALL = NetworkConfig(layers=((4, 4, 2),), hidden=8, memory=6)
+
+
+def column(*values: float) -> torch.Tensor:
+    """One sequence: (t, 1)."""
+    return torch.tensor(values, dtype=torch.float32)[:, None]
+
+
+def every(*values: float) -> torch.Tensor:
+    """The same for one keypoint's four options: (t, 1, 1, 4)."""
+    return column(*values)[..., None, None].expand(-1, 1, 1, 4)
+
+
+def test_peng_by_hand() -> None:
+    # γ = λ = ½. Backwards: G₂ = 1 + ½·8 = 5; G₁ = 1 + ½(½·4 + ½·5) = 3.25; G₀ = 1 + ½(½·2 + ½·3.25) = 2.3125
+    on = column(1, 1, 1) > 0
+    found = option_returns(every(1, 1, 1), column(0.5, 0.5, 0.5), every(2, 4, 8), 0.5, on)
+    assert found[:, 0, 0, 0].tolist() == [2.3125, 3.25, 5.0]
+
+
+def test_a_trace_does_not_go_into_the_next_episode() -> None:
+    # Row 1 holds no transition (a game was cut short at it): G₀ ends with the value of row 1's state.
+    found = option_returns(every(1, 0, 100), column(0.5, 0.5, 0.5), every(2, 4, 8), 0.5, column(1, 0, 1) > 0)
+    assert found[0, 0, 0].tolist() == [2.0] * 4
+    # And at a death (discount 0) nothing follows at all.
+    found = option_returns(every(1, 1, 100), column(0.5, 0, 0.5), every(2, 4, 8), 0.5, column(1, 1, 1) > 0)
+    assert found[1, 0, 0].tolist() == [1.0] * 4
+
+
+def test_watkins_cuts_each_option_by_itself() -> None:
+    greedy = torch.ones(3, 1, 1, 4, dtype=torch.bool)
+    greedy[1, ..., 1] = False  # the action at 1 was not greedy for option 1: what follows is not what it would do
+    on = column(1, 1, 1) > 0
+    found = option_returns(every(1, 1, 1), column(0.5, 0.5, 0.5), every(2, 4, 8), 0.5, on, greedy)
+    assert found[0, 0, 0].tolist() == [2.3125, 2.0, 2.3125, 2.3125]
+
+
+class Corner:
+    """Eyes for frames of one grey: their brightness is where the keypoint is."""
+
+    keypoints = 1
+
+    def __call__(self, frames: torch.Tensor) -> torch.Tensor:
+        at = frames[:, 0, 0, 0].float() / 100 - 1
+        return torch.stack((at, at), -1)[:, None]
+
+
+@pytest.fixture
+def replay() -> SequenceReplay:
+    """Two players, eight rows each in a ring that has gone round once: frames count up by ten."""
+    kept = SequenceReplay(2, 8, (8, 8, 3), torch.uint8, 6, torch.device("cpu"))
+    memory = Memory(torch.zeros(2, 6), torch.zeros(2, 6))
+    for row in range(12):
+        at = torch.tensor([row % 8])
+        frames = torch.full((2, 8, 8, 3), 10 * row, dtype=torch.uint8)
+        frames[1] += 5
+        kept.see(at, frames, torch.tensor([row == 0] * 2), memory)
+        one = torch.ones(2)
+        kept.end(at, Outcome(torch.full((2,), row % 3), 0 * one, one, one > 0))
+    return kept
+
+
+def test_sequences_go_round_the_ring(replay: SequenceReplay) -> None:
+    window = replay.sequences(torch.tensor([1, 0]), torch.tensor([6, 5]), 4)  # rows 6…9 of player 1, 5…8 of player 0
+    assert window.rows[0, :, :, 0, 0, 0].tolist() == [[65, 50], [75, 60], [85, 70], [95, 80]]
+    assert window.earlier[0, 0, :, 0, 0, 0].tolist() == [55, 40]
+    assert window.outcome.action[0, :, 0].tolist() == [0, 1, 2, 0]
+
+
+def test_rows_from_elsewhere_go_round_the_ring_too(replay: SequenceReplay) -> None:
+    other = SequenceReplay(2, 8, (8, 8, 3), torch.uint8, 6, torch.device("cpu"))
+    rows = {name: t.index_select(1, torch.tensor([6, 7, 0, 1])) for name, t in replay.tensors(8).items()}  # 6 … 9
+    other.put(slice(1, 2), 6, {name: t[1:] for name, t in rows.items()})
+    found = other.sequences(torch.tensor([1]), torch.tensor([7]), 3)
+    assert found.rows[0, :, 0, 0, 0, 0].tolist() == [75, 85, 95]
+    assert found.outcome.action[0, :, 0].tolist() == [1, 2, 0]
+    assert other.rows[0].sum() == 0  # the other agent's
+
+
+def test_the_loss_is_the_error_of_the_action_taken(replay: SequenceReplay) -> None:
+    """Frames count up by 10, so the keypoint moves by (0.1, 0.1) in each step: with γ ≈ 0 that is all there is."""
+    torch.manual_seed(0)
+    network = OptionsNet(SMALL, 8, keypoints=1, actions=3)
+    config = LearningConfig(batch=2, burn_in=1, unroll=2, discount=1e-9, trace=0.0)
+    learner = Learner(config, network, Corner(), replay)
+    window = replay.sequences(torch.tensor([0, 1]), torch.tensor([5, 6]), config.length)
+    found = learner.loss_of(window)
+    frames, first = window.rows[0], window.before.first[0]
+    q = network(frames, first, Memory(*(m[0] for m in window.memory)), 1).q
+    rewards = np.array([0.1, -0.1, 0.1, -0.1])
+    taken = [[0, 1], [1, 2]]  # rows 6, 7 of player 0, rows 7, 8 of player 1 (row modulo 3), by time then player
+    errors = [
+        ((q[t, b, 0, :, taken[t][b]].detach().numpy() - rewards) ** 2).sum() / 2 for t in range(2) for b in range(2)
+    ]
+    assert found.total.item() == pytest.approx(float(np.mean(errors)), rel=1e-4)
+    assert found.jumps.tolist() == [0.0]
+
+
+def test_updates_teach_the_reward(replay: SequenceReplay) -> None:
+    torch.manual_seed(0)
+    network = OptionsNet(SMALL, 8, keypoints=1, actions=3)
+    learner = Learner(LearningConfig(batch=4, burn_in=1, unroll=2, discount=1e-9, rate=1e-2), network, Corner(), replay)
+    chance = np.random.default_rng(0)
+    for _ in range(150):
+        starts = torch.from_numpy(chance.integers(5, 9, 4))
+        learner.update(torch.from_numpy(chance.integers(2, size=4)), starts)
+    assert learner.done == 150
+    assert float(learner.loss) < 1e-4
+    assert int(learner.bad) == 0
+
+
+def test_burnt_rows_teach_nothing(replay: SequenceReplay) -> None:
+    network = OptionsNet(SMALL, 8, keypoints=1, actions=3)
+    frames = torch.randint(0, 255, (4, 2, 8, 8, 3), dtype=torch.uint8)
+    first = torch.zeros(4, 2, dtype=torch.bool)
+    whole = network(frames, first, network.nothing(2)).q
+    late = network(frames, first, network.nothing(2), skip=2).q
+    torch.testing.assert_close(late, whole[2:])
+    # What an episode begins with forgets all before: the same as from there.
+    first[2] = True
+    again = network(frames, first, network.nothing(2), skip=2).q
+    torch.testing.assert_close(again, network(frames[2:], first[2:], network.nothing(2)).q)
+
+
+def test_restored_learners_go_on_alike(replay: SequenceReplay) -> None:
+    def fresh() -> Learner:
+        torch.manual_seed(1)
+        network = OptionsNet(SMALL, 8, keypoints=1, actions=3)
+        return Learner(LearningConfig(batch=2, burn_in=1, unroll=2), network, Corner(), replay)
+
+    at = torch.tensor([0, 1]), torch.tensor([5, 6])
+    one, other = fresh(), fresh()
+    for _ in range(3):
+        one.update(*at)
+    other.restore({name: t.clone() for name, t in one.tensors().items()}, one.done)
+    one.update(*at)
+    other.update(*at)
+    assert all(torch.equal(a, b) for a, b in zip(one.tensors().values(), other.tensors().values(), strict=True))
