@@ -10,7 +10,7 @@ from tests.training.test_loop import CPU, Sprites
 from transporter.models.factory import Kind
 from transporter.runs import Run
 from transporter.training.config import preset
-from transporter.training.loop import train
+from transporter.training.loop import NotFiniteError, train
 from transporter.training.many import train_many
 
 
@@ -43,3 +43,15 @@ def test_one_that_is_further_on_does_not_hold_up_the_other(tmp_path: Path) -> No
     train(config, pairs, runs[0], CPU)
     train_many([config, config], pairs, runs, CPU)
     assert [run.latest().step for run in runs] == [4, 4]
+
+
+def test_one_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
+    pairs = Sprites(count=48)
+    config = preset("tiny", keypoints=2, size=32, steps=4, batch=4, log_every=2, validate_every=2)
+    configs = [replace(config, learning_rate=1e30), config]
+    runs = [Run.create(tmp_path / name, c.to_json()) for name, c in zip(("bad", "good"), configs, strict=True)]
+    with pytest.raises(NotFiniteError):
+        train_many(configs, pairs, runs, CPU)
+    latest = runs[1].latest()
+    assert latest is not None
+    assert latest.step == 4

@@ -61,6 +61,7 @@ class Arena:
             view, info = game.reset(seed=given if isinstance(game, AtariVector) else [int(s) for s in given])  # type: ignore[arg-type]
             views.append(view)
             lives.append(_lives(info, game.num_envs))
+        self.resting = set()
         self._lives, self._over = np.concatenate(lives), np.zeros(self.players, bool)
         self._score[:], self._length[:] = 0, 0
         self._views = views

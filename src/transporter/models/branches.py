@@ -11,8 +11,18 @@ First = TypeVar("First", bound=Tensor)
 Second = TypeVar("Second", bound=Tensor)
 
 
+def beside(purpose: str) -> torch.cuda.Stream:
+    """A stream for this purpose beside the current one.
+
+    Memory is handed on within a stream without waiting: were one shared by several trainings, one could write over what
+    another, on a stream of its own, has not read yet.
+    """
+    here = torch.cuda.current_stream()
+    return _beside(purpose, here.device, here.cuda_stream)
+
+
 @cache
-def _side(device: torch.device) -> torch.cuda.Stream:
+def _beside(purpose: str, device: torch.device, stream: int) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
@@ -22,7 +32,7 @@ def side_by_side(
     """first(x) and second(x), on two streams of a GPU: one's sums fill the gaps that the other's memory leaves."""
     if not x.is_cuda:
         return first(x), second(x)
-    here, side = torch.cuda.current_stream(x.device), _side(x.device)
+    here, side = torch.cuda.current_stream(x.device), beside("branch")
     side.wait_stream(here)
     with torch.cuda.stream(side):
         b = second(x)

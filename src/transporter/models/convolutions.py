@@ -5,14 +5,16 @@ Each layer here has the weights of the plain one; the kernel that runs on a GPU 
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from transporter.models.branches import beside
 from transporter.models.fused import HAS_TRITON
 
 
@@ -35,6 +37,7 @@ class Convolve(torch.autograd.Function):
             return F.conv2d(x, kernel, None, stride, padding)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, kernel = ctx.saved_tensors
         (gradient,), to_x, to_weight = gradients, None, None
@@ -42,7 +45,8 @@ class Convolve(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             to_x = backward(gradient, x, kernel, *ctx.how, (True, False, False))[0]
         if ctx.needs_input_grad[1]:
-            with ASIDE.of(gradient, x):
+            # Autograd keeps a first gradient as it is; to one that is there already it would add at once, unwaited for.
+            with ASIDE.of(gradient, x) if ctx.layer.weight.grad is None else nullcontext():
                 to_kernel = backward(gradient, x, kernel, *ctx.how, (False, True, False))[1]
                 to_weight = ctx.layer.to_weight(to_kernel)
         return to_x, to_weight, None, None, None
@@ -53,14 +57,13 @@ class Aside:
 
     def __init__(self) -> None:
         self.open = False
-        self._stream: torch.cuda.Stream | None = None  # made when first needed: a process may never use a GPU
-        self._used = False
+        self._stream: torch.cuda.Stream | None = None
 
     def __enter__(self) -> None:
-        self.open, self._used = True, False
+        self.open, self._stream = True, None
 
     def __exit__(self, *error: object) -> None:
-        if self._used and self._stream:
+        if self._stream:
             torch.cuda.current_stream().wait_stream(self._stream)
         self.open = False
 
@@ -70,8 +73,7 @@ class Aside:
         if not self.open or not read[0].is_cuda:
             yield
             return
-        self._used = True
-        self._stream = self._stream or torch.cuda.Stream()
+        self._stream = self._stream or beside("weights")
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             yield
@@ -248,7 +250,8 @@ class FrameConv(Rearranged):
 
     def _rows_of_blocks(self, x: Float[Tensor, "b i 2h 2w"], dtype: torch.dtype) -> Float[Tensor, "b 4ij H w"]:
         reached = (self.kernel_size[0] + 1) // 2
-        if x.is_cuda and HAS_TRITON and not x.requires_grad:
+        # The kernel counts in 32 bits.
+        if x.is_cuda and HAS_TRITON and not x.requires_grad and 2 * reached * x.numel() < 2**31:
             from transporter.models.fused.blocks import rows_of_blocks
 
             return rows_of_blocks(x, self.outer, self.before, reached, self.spare, dtype)

@@ -42,6 +42,8 @@ class Learner:
         self.config = config
         self.hardware = hardware
         self.device = hardware.resolve()
+        if self.device.index is not None:  # streams, graphs and Triton's kernels go where the current device is
+            torch.cuda.set_device(self.device)
         self.model = build(config.model).to(self.device)
         self.parallel: nn.Module = self.model
         torch.backends.cudnn.benchmark = True  # shapes never change: the first steps find the fastest kernels for them

@@ -10,7 +10,7 @@ from transporter.runs import Json, Run
 from transporter.training.batches import ResidentPairs
 from transporter.training.config import TrainConfig
 from transporter.training.learner import Hardware, Learner
-from transporter.training.loop import Pairs, training
+from transporter.training.loop import NotFiniteError, Pairs, training
 
 
 def train_many(
@@ -30,9 +30,21 @@ def train_many(
         steps = training(learner, pairs, pixels, run, partial(observe, which), stopping)
         learners.append(learner)
         turns.append(_Turns(steps, learner.device))
+    failed: list[NotFiniteError] = []
     while turns:
-        turns = [turn for turn in turns if turn.step()]
+        turns = [turn for turn in turns if _steps(turn, failed)]
+    if failed:
+        raise failed[0]
     return learners
+
+
+def _steps(turn: "_Turns", failed: list[NotFiniteError]) -> bool:
+    """One whose numbers stop being numbers ends, with its state saved; the others go on to their end first."""
+    try:
+        return turn.step()
+    except NotFiniteError as error:
+        failed.append(error)
+        return False
 
 
 class _Turns:

@@ -70,7 +70,7 @@ def keyqn(
     results: dict[str, Json] = {}
     for name in observations:
         if name == "random":
-            results[name] = at_random(games, given.seeds, settings.protocol.episodes, out)
+            results[name] = at_random(games, given.seeds, settings.protocol.episodes, settings.protocol.sticky, out)
             continue
         needed = detectors if name in ("keypoints", "points", "features") else {}
         experiment = Experiment(tuple(games), tuple(range(given.seeds)), name, settings, needed)  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ def keyqn(
     publish(games, results, out, given.docs)
 
 
-def at_random(games: list[str], seeds: int, episodes: int, out: Path) -> "Json":
+def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: Path) -> "Json":
     """What no agent at all scores in the same games."""
     from transporter.control.keyqn.evaluation import play_at_random
     from transporter.control.keyqn.experiment import figures
@@ -90,7 +90,9 @@ def at_random(games: list[str], seeds: int, episodes: int, out: Path) -> "Json":
 
     scores = {}
     for name in games:
-        arena = Arena([atari.make_vector(name, episodes, 16) for _ in range(seeds)], life_loss_ends=False)
+        arena = Arena(
+            [atari.make_vector(name, episodes, 16, sticky=sticky) for _ in range(seeds)], life_loss_ends=False
+        )
         actions = [len(atari.scene(name).actions)] * seeds
         scores[name] = play_at_random(arena, actions, list(range(seeds))).tolist()
         arena.close()

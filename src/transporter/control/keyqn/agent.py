@@ -40,19 +40,20 @@ class KeyQN:
         actions: int,
         heads: int,
         slots: int = 0,
+        depth: int = 0,
         detector: Detector | None = None,
         card: dict[str, Any] | None = None,
         device: str | None = None,
     ) -> None:
-        """`actions` of its game among `heads`: agents that learn together share a shape, and so it is with `slots`."""
+        """`actions` of its game among `heads`; agents that learn together share those, `slots` and `depth`."""
         self.config, self.kind, self.detector, self.card = config, kind, detector, card or {}
-        self.actions, self.heads, self.slots = actions, heads, slots
+        self.actions, self.heads, self.slots, self.depth = actions, heads, slots, depth
         if detector is not None:
             self.device = detector.device
         else:
             self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.weights = weights.to(self.device)
-        eyes = observer(kind, [detector] if detector else [], slots)
+        eyes = observer(kind, [detector] if detector else [], slots, depth)
         legal = torch.arange(heads, device=self.device)[None] < actions
         self._network = QNetwork(config.network, eyes.inputs(config.network), legal)
         self._eyes = eyes
@@ -110,7 +111,7 @@ class KeyQN:
         head = {
             "config": self.config.to_json(),
             "kind": self.kind,
-            "shape": {"actions": self.actions, "heads": self.heads, "slots": self.slots},
+            "shape": {"actions": self.actions, "heads": self.heads, "slots": self.slots, "depth": self.depth},
             "detector": self.detector.config.to_json() if self.detector else None,
             "card": self.card,
         }

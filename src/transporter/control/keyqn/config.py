@@ -92,7 +92,7 @@ class ProtocolConfig:
     evaluation_epsilon: float = 0.001  # share of random actions in evaluation (SPR, BBF)
 
     def __post_init__(self) -> None:
-        if self.interactions < 1 or self.episodes < 0 or self.first_updates < 0 or self.epsilon_steps < 0:
+        if self.interactions < 1 or self.episodes < 1 or self.first_updates < 0 or self.epsilon_steps < 0:
             raise InputError("interactions must be at least 1, other counts at least 0")
         if not (0 <= self.epsilon_end <= 1 and 0 <= self.evaluation_epsilon <= 1 and 0 <= self.sticky <= 1):
             raise InputError("epsilon and sticky are shares between 0 and 1")

@@ -134,6 +134,7 @@ def _agent(experiment: Experiment, training: Training, index: int) -> KeyQN:
         actions=int(training.legal[index]),
         heads=training.network.actions,
         slots=getattr(training.observer, "slots", 0),
+        depth=getattr(training.observer, "depth", 0),
         detector=detector,
         card={"environment": name, "seed": seed, "interactions": training.count},
         device=str(training.device),

@@ -49,11 +49,17 @@ class Keypoints:
     """One detector per game. A row: (slots, 1 + 2 + D), whether the slot is used, (x, y), features."""
 
     def __init__(
-        self, detectors: Sequence[Detector], *, coordinates: bool = True, features: bool = True, slots: int = 0
+        self,
+        detectors: Sequence[Detector],
+        *,
+        coordinates: bool = True,
+        features: bool = True,
+        slots: int = 0,
+        depth: int = 0,
     ) -> None:
         self.detectors, self.coordinates, self.features = list(detectors), coordinates, features
         self.slots = max(slots, *(d.keypoints for d in detectors))
-        self.depth = max(d.feature_size for d in detectors) if features else 0
+        self.depth = max(depth, *(d.feature_size for d in detectors)) if features else 0
         self.row, self.dtype = (self.slots, 3 + self.depth), torch.float16
 
     def __call__(self, views: Sequence[UInt8[Tensor, "n H W 3"]]) -> Tensor:
@@ -170,18 +176,19 @@ class Convolutions:
         return x.flatten(1)
 
 
-def observer(kind: Kind, detectors: Sequence[Detector] = (), slots: int = 0) -> Observer:
+def observer(kind: Kind, detectors: Sequence[Detector] = (), slots: int = 0, depth: int = 0) -> Observer:
     """By name: keypoints and what is under them, points or features alone, true objects, pixels.
 
-    `detectors`: one for each game, where the kind needs them; `slots`: room for so many keypoints or objects at least.
+    `detectors`: one for each game, where the kind needs them; `slots`: room for so many keypoints or objects at least,
+    and `depth` for so many features of each.
     """
     match kind:
         case "keypoints":
-            return Keypoints(detectors, slots=slots)
+            return Keypoints(detectors, slots=slots, depth=depth)
         case "points":
             return Keypoints(detectors, features=False, slots=slots)
         case "features":
-            return Keypoints(detectors, coordinates=False, slots=slots)
+            return Keypoints(detectors, coordinates=False, slots=slots, depth=depth)
         case "objects":
             return Objects(slots)
         case "pixels":

@@ -69,14 +69,21 @@ class Shown(NamedTuple):
 
 
 def watch(
-    network: OptionsNet, eyes: Eyes, env: PixelEnv, commit: int, seed: int, steps: int, capture: bool = False
+    network: OptionsNet,
+    eyes: Eyes,
+    env: PixelEnv,
+    commit: int,
+    seed: int,
+    steps: int,
+    capture: bool = False,
+    life_loss_ends: bool = True,
 ) -> Iterator[Shown]:
     """One environment, episode after episode, for so many steps: a vector of them does not know the truth."""
     actor = Actor(network, 1, capture=capture)
     chance = np.random.default_rng((seed, 2))
     commitment = Commitment(1, network.keypoints, commit, "controllable", chance)
     device = network.recall.device
-    view, _ = env.reset(seed=seed)
+    view, info = env.reset(seed=seed)
     taken, first, score = np.zeros(1, np.int64), True, 0.0
     for _ in range(steps):
         moment = Moment([view[None]], np.array([first]), ONE, ONE, ONE > 0, [])
@@ -85,11 +92,13 @@ def watch(
         truth = env.truth() if env.scene.has_truth else None
         yield Shown(env.render(), points, int(acted.most[0]), truth, _room(env), score)
         taken = acted.best
-        view, reward, terminated, truncated, _ = env.step(int(taken[0]))
-        first = terminated or truncated
-        score = 0.0 if first else score + float(reward)
-        if first:
-            view, _ = env.reset()
+        lives = info.get("lives", 0)
+        view, reward, terminated, truncated, info = env.step(int(taken[0]))
+        over = terminated or truncated
+        first = over or (life_loss_ends and info.get("lives", 0) < lives)
+        score = 0.0 if over else score + float(reward)
+        if over:
+            view, info = env.reset()
 
 
 def _room(env: PixelEnv) -> int | None:

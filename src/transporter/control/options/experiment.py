@@ -129,7 +129,7 @@ def learn(
                 row = {"step": step, "frames": step * experiment.frames, **_row(made, episodes)}
                 took = time.perf_counter() - since
                 row["frames_per_second"] = round((step - since_count) * experiment.frames / took)
-                if evaluates and not stop:
+                if evaluates:  # also when asked to stop: a checkpoint of this step would never be evaluated again
                     row |= evaluate(experiment, made, first=step <= due.evaluate)
                 run.log(row)  # before the checkpoint: a row too many is forgotten on resume, one too few stays away
                 notices.row(row)
@@ -168,7 +168,9 @@ def evaluate(experiment: Experiment, made: Exploring, *, first: bool) -> Json:
     study = made.study
     returns: dict[Way, list[float]] = {}
     for way in WAYS if first else WAYS[1:]:
-        arena = Arena([envs.make_vector(experiment.game, c.evaluation.episodes, size)], life_loss_ends=False)
+        # Returns are of whole games; but what was a new beginning in training is one for memory and option here, too.
+        games = envs.make_vector(experiment.game, c.evaluation.episodes, size)
+        arena = Arena([games], life_loss_ends=c.acting.life_loss_ends)
         found = play(study.network, arena, way, c.acting.commit, c.evaluation.steps, experiment.seed, study.capture)
         returns[way] = [round(float(score), 3) for score in found]
         arena.close()
@@ -181,7 +183,9 @@ def look(experiment: Experiment, study: Study) -> Watched:
     c = experiment.config
     env = envs.make(experiment.game, c.eyes.size)
     steps = c.evaluation.watched
-    shown = watch(study.network, study.eyes, env, c.acting.commit, experiment.seed, steps, study.capture)
+    shown = watch(
+        study.network, study.eyes, env, c.acting.commit, experiment.seed, steps, study.capture, c.acting.life_loss_ends
+    )
     watched = judge(shown, env.scene.radius)
     env.close()
     return watched

@@ -72,10 +72,19 @@ class Study:
         """Two frames of a player each, up to `offset` steps apart, in either order."""
         offset = self.config.eyes.offset
         players, starts = self.drawn(count, offset + 1)
-        later = self._there(self.chance.integers(1, offset + 1, count))
+        later = self._within_episode(players, starts, self._there(self.chance.integers(1, offset + 1, count)))
         swap = self._there(self.chance.random(count) < 0.5)
         one, other = torch.where(swap, starts + later, starts), torch.where(swap, starts, starts + later)
         return self._at(players, one), self._at(players, other)
+
+    def _within_episode(
+        self, players: Int64[Tensor, "b"], starts: Int64[Tensor, "b"], later: Int64[Tensor, "b"]
+    ) -> Int64[Tensor, "b"]:
+        """As many steps on as asked, or fewer where an episode begins in between; none where it begins at once."""
+        ahead = torch.arange(1, self.config.eyes.offset + 1, device=starts.device)
+        first = self.replay.first[players[:, None], (starts[:, None] + ahead) % self.config.capacity]
+        going_on = (~first).cumprod(1).sum(1)  # steps until one begins
+        return torch.minimum(later, going_on)
 
     def frames(self, count: int) -> UInt8[Tensor, "n h w 3"]:
         return self._at(*self.drawn(count, 1))

@@ -39,10 +39,11 @@ class KeypointOptions(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.action_space = gymnasium.spaces.Discrete(len(DIRECTIONS) * (agent.keypoints if keypoints == "all" else 1))
         self._player = agent.player()
         self._frame: np.ndarray | None = None
+        self._lives = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         self._frame, info = self.env.reset(seed=seed, options=options)
-        self._player = self.agent.player()
+        self._player, self._lives = self.agent.player(), info.get("lives", 0)
         return self._frame, info
 
     def step(self, action: int) -> tuple[np.ndarray, SupportsFloat, bool, bool, dict[str, Any]]:
@@ -51,13 +52,17 @@ class KeypointOptions(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise RuntimeError("step() before reset()")
         keypoint, direction = divmod(int(action), len(DIRECTIONS))
         asked = keypoint if self.keypoints == "all" else MOST
-        total, made = 0.0, 0
+        total, made, begins = 0.0, 0, True
         terminated = truncated = False
         info: dict[str, Any] = {}
         while made < self.steps and not (terminated or truncated):
-            acted = self._player(self._frame, asked if made == 0 else KEEP, direction)
+            acted = self._player(self._frame, asked if begins else KEEP, direction)
             self._frame, reward, terminated, truncated, info = self.env.step(int(acted.best[0]))
             total += float(reward)
             made += 1
+            lives, self._lives = self._lives, info.get("lives", 0)
+            begins = self.agent.config.acting.life_loss_ends and self._lives < lives
+            if begins:  # in training a lost life ended an episode: its memory begins anew here, too
+                self._player = self.agent.player()
         info = {**info, "option_steps": made, "option_keypoint": int(acted.keypoint[0])}
         return self._frame, total, bool(terminated), bool(truncated), info

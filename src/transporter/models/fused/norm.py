@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 TILE = 4096  # elements that a program holds at a time
 SUMMED = 2048  # likewise where it adds them up, eight for each of its threads …
@@ -200,6 +201,7 @@ class BatchNormReLU(torch.autograd.Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Float[Tensor, "b q H W"]) -> tuple[Tensor | None, ...]:
         z, moments = ctx.saved_tensors
         gradient = gradients[0].contiguous(memory_format=torch.channels_last)

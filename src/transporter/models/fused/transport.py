@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 CELLS = 256  # of the feature map, that a program holds at a time
 TILE = 4096  # elements of features likewise
@@ -117,6 +118,7 @@ class Transport(torch.autograd.Function):
         return moved
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Float[Tensor, "b d h w"]) -> tuple[Tensor | None, ...]:
         source, target, h_s, h_t, points, sigma = ctx.saved_tensors
         gradient = gradients[0].contiguous(memory_format=torch.channels_last)
