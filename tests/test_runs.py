@@ -44,6 +44,40 @@ def test_a_damaged_checkpoint_is_passed_over_and_named(run: Run, name: str) -> N
     assert "step-0000000002 is damaged" in run.warnings[0]
 
 
+def test_a_damaged_checkpoint_does_not_count_among_the_two_that_stay(run: Run) -> None:
+    run.save(checkpoint(1))
+    run.save(checkpoint(2))
+    (run.path / "checkpoints" / "step-0000000002" / "state.json").write_text("{}")
+    assert run.latest().step == 1  # type: ignore[union-attr]
+    run.save(checkpoint(3))
+    assert sorted(p.name for p in (run.path / "checkpoints").iterdir()) == ["step-0000000001", "step-0000000003"]
+
+
+def test_a_line_of_metrics_that_is_damaged_is_left_out_and_named(run: Run) -> None:
+    for step in (1, 2, 3):
+        run.log({"step": step})
+    path = run.path / "metrics.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"step": 2', b'"step" \xff 2'))
+    assert [row["step"] for row in run.metrics()] == [1, 3]
+    assert run.warnings == ["line 2 of metrics.jsonl is damaged: left out"]
+
+
+def test_what_was_killed_at_its_very_start_begins_again(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lock").touch()
+    (tmp_path / "run" / ".run.7.part.json").write_text("{")
+    run = Run.create(tmp_path / "run", {"seed": 1})
+    with run.lock():
+        assert sorted(p.name for p in run.path.iterdir()) == ["lock", "run.json"]
+
+
+def test_settings_that_were_changed_by_hand_are_noticed(run: Run) -> None:
+    file = run.path / "run.json"
+    file.write_text(file.read_text().replace('"seed": 1', '"seed": 3'))
+    with pytest.raises(InputError, match="has changed since it was written"):
+        Run.open(run.path)
+
+
 def test_where_every_checkpoint_is_damaged_it_says_so(run: Run) -> None:
     run.save(checkpoint(1))
     (run.path / "checkpoints" / "step-0000000001" / "state.json").write_text("{}")

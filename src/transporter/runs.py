@@ -21,9 +21,10 @@ import safetensors.torch
 from torch import Tensor
 
 from transporter.errors import InputError
-from transporter.files import READABLE, sync, write_text
+from transporter.files import READABLE, is_temporary, make_folder, parse_json, sealed, sweep, sync, unsealed, write_text
 
 FORMAT = 1
+TENSORS, STATE = "tensors.safetensors", "state.json"
 Json = dict[str, Any]
 
 
@@ -50,30 +51,34 @@ class Run:
         self.path = path
         self.settings = settings
         self.warnings: list[str] = []  # what was found damaged and passed over
+        self._damaged: set[Path] = set()
 
     @classmethod
     def create(cls, path: Path, settings: Json) -> Self:
         """A new run; or the one that is there, when its settings are the same."""
-        if (path / "run.json").exists():
-            run = cls.open(path)
-            if run.settings != json.loads(json.dumps(settings)):
-                raise InputError(f"{path} holds a run with other settings: {_difference(run.settings, settings)}")
-            return run
-        if path.exists() and not path.is_dir():
-            raise InputError(f"{path} is a file, not a run folder")
-        if path.is_dir() and any(path.iterdir()):
-            raise InputError(f"{path} is not empty and holds no run")
-        write_text(path / "run.json", json.dumps({"format": FORMAT, "settings": settings}, indent=2))
-        return cls(path, json.loads(json.dumps(settings)))
+        if not (path / "run.json").exists():
+            _refuse_foreign(path)
+            make_folder(path)
+            with _alone(path):  # of two that begin at once, the second finds what the first has written
+                if not (path / "run.json").exists():
+                    head = sealed({"format": FORMAT, "settings": settings})
+                    write_text(path / "run.json", json.dumps(head, indent=2))
+        run = cls.open(path)
+        if run.settings != json.loads(json.dumps(settings)):
+            raise InputError(f"{path} holds a run with other settings: {_difference(run.settings, settings)}")
+        return run
 
     @classmethod
     def open(cls, path: Path) -> Self:
         try:
-            head = json.loads((path / "run.json").read_text(encoding="utf-8"))
+            head = parse_json((path / "run.json").read_bytes())
             if head["format"] > FORMAT:
                 raise InputError(f"{path} was written by a newer version of transporter")
-            return cls(path, head["settings"])
-        except FileNotFoundError:
+            settings = unsealed(head)["settings"]
+            if not isinstance(settings, dict):
+                raise ValueError("it holds no settings")
+            return cls(path, settings)
+        except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"{path} is not a run folder (no run.json)") from None
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, InputError):
@@ -83,11 +88,11 @@ class Run:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """One writer at a time; the lock ends with the process, however it ends."""
-        with (self.path / "lock").open("w") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise InputError(f"{self.path} is in use by another process") from None
+        with _alone(self.path):
+            for folder in (self.path / "checkpoints", self.path / "best"):
+                sweep(folder)
+            for name in (".run.", ".metrics."):  # others may be writing a report beside them just now
+                sweep(self.path, name)
             yield
 
     # Metrics
@@ -97,16 +102,16 @@ class Run:
             handle.write(json.dumps(row) + "\n")
 
     def metrics(self) -> list[Json]:
-        """All complete rows; a last line cut short by a crash is left out."""
+        """All complete rows; a last line cut short by a crash is left out, and so is, with a word, a damaged one."""
         path = self.path / "metrics.jsonl"
-        if not path.exists():
-            return []
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
         rows = []
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for number, line in enumerate(lines, 1):
             try:
-                rows.append(json.loads(line))
+                rows.append(_row(line))
             except ValueError:
-                break
+                if number < len(lines):
+                    self.warnings.append(f"line {number} of metrics.jsonl is damaged: left out")
         return rows
 
     def rewind(self, step: int) -> None:
@@ -114,8 +119,8 @@ class Run:
         rows = [row for row in self.metrics() if row["step"] <= step]
         write_text(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
         for best in (self.path / "best").glob("step-*"):
-            if int(best.name.removeprefix("step-")) > step:
-                shutil.rmtree(best)
+            if int(best.name.split("-")[1]) > step:
+                _remove(best)
 
     # Checkpoints
 
@@ -123,10 +128,17 @@ class Run:
         """Publish a checkpoint by one rename, then let older ones go; the last two stay, of the best only one."""
         folder = self.path / ("best" if best else "checkpoints")
         written = folder / f"step-{checkpoint.step:010d}"
+        if not folder.is_dir():
+            folder.mkdir()  # without those above it: a run folder that was taken away must not come back as half of one
+            sync(self.path)
+        if (self.path / "metrics.jsonl").exists():
+            sync(self.path / "metrics.jsonl")  # no checkpoint outlives a loss of power that its rows do not
         _write_checkpoint(written, checkpoint)
         others = sorted(other for other in folder.glob("step-*") if other != written)
-        for old in others if best else others[:-1]:
-            shutil.rmtree(old)
+        kept = [] if best else [other for other in others if other not in self._damaged][-1:]
+        for old in others:
+            if old not in kept:
+                _remove(old)
 
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint that is whole; damaged ones are passed over and named in `warnings`."""
@@ -140,44 +152,89 @@ class Run:
         return checkpoint
 
     def _newest(self, folder: Path) -> Checkpoint | None:
-        for candidate in sorted(folder.glob("step-*"), reverse=True):
+        seen: set[Path] = set()
+        while left := sorted(set(folder.glob("step-*")) - seen):
+            candidate = left[-1]
+            seen.add(candidate)
             try:
                 return read_checkpoint(candidate)
             except DamagedError as error:
-                self.warnings.append(f"{candidate.name} is damaged ({error}): going back to the one before")
+                if candidate.exists():  # or a newer one took its place while it was read: look again
+                    self._damaged.add(candidate)
+                    self.warnings.append(f"{candidate.name} is damaged ({error}): going back to the one before")
         return None
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    with (path / "lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"{path} is in use by another process") from None
+        yield
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Never begin among files that are not ours; what a run leaves that is killed at its very start is ours."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file, not a run folder")
+    if path.is_dir() and any(e.name != "lock" and not is_temporary(e.name) for e in os.scandir(path)):
+        raise InputError(f"{path} is not empty and holds no run")
+
+
+def _row(line: str) -> Json:
+    row = parse_json(line)
+    if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+        raise ValueError("not a row")
+    return row
 
 
 def _write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    before = folder.with_name(f"{folder.name}-before")
     shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    temporary.mkdir()
     try:
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
-        safetensors.torch.save_file(tensors, temporary / "tensors.safetensors")
-        (temporary / "tensors.safetensors").chmod(READABLE)
-        (temporary / "state.json").write_text(json.dumps({"step": checkpoint.step, **checkpoint.state}))
-        sums = {name: _sha256(temporary / name) for name in ("tensors.safetensors", "state.json")}
+        safetensors.torch.save_file(tensors, temporary / TENSORS)
+        (temporary / TENSORS).chmod(READABLE)
+        (temporary / STATE).write_text(json.dumps({"step": checkpoint.step, **checkpoint.state}))
+        sums = {name: _sha256(temporary / name) for name in (TENSORS, STATE)}
         (temporary / "manifest.json").write_text(json.dumps({"format": FORMAT, "sha256": sums}))
         for name in (*sums, "manifest.json"):
             sync(temporary / name)
         sync(temporary)
-        shutil.rmtree(folder, ignore_errors=True)  # only a damaged one of the same step can be in the way
+        _remove(before)
+        if folder.exists():  # saved again at the same step: the old one stays within reach until the new one is
+            folder.rename(before)
         temporary.rename(folder)
         sync(folder.parent)
+        _remove(before)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _remove(folder: Path) -> None:
+    """At once, for those who look: half of a checkpoint is never seen under its name."""
+    if folder.exists():
+        aside = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+        shutil.rmtree(aside, ignore_errors=True)
+        folder.rename(aside)
+        shutil.rmtree(aside)
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
     """A checkpoint whose every byte is what was written, or DamagedError."""
     try:
-        manifest = json.loads((folder / "manifest.json").read_text())
-        for name, expected in manifest["sha256"].items():
-            if _sha256(folder / name) != expected:
+        manifest = parse_json((folder / "manifest.json").read_bytes())
+        if manifest["format"] > FORMAT:
+            raise DamagedError("written by a newer version of transporter")
+        for name in (TENSORS, STATE):
+            if _sha256(folder / name) != manifest["sha256"][name]:
                 raise DamagedError(f"{name} has changed since it was written")
-        state = json.loads((folder / "state.json").read_text())
-        return Checkpoint(state.pop("step"), safetensors.torch.load_file(folder / "tensors.safetensors"), state)
+        state = parse_json((folder / STATE).read_bytes())
+        return Checkpoint(state.pop("step"), safetensors.torch.load_file(folder / TENSORS), state)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, safetensors.SafetensorError) as error:
         raise DamagedError(str(error)) from error
 

@@ -53,14 +53,14 @@ def test_learn_stop_go_on_evaluate(transporter, started, first_checkpoint, tmp_p
 @pytest.mark.parametrize(
     ("command", "line"),
     [
-        ("keyqn breakout", "no model of breakout is shipped: train one, then give --model breakout=MODEL"),
+        ("keyqn boxing", "no model of boxing is shipped: train one, then give --model boxing=MODEL"),
         ("keyqn nosuchgame", "no Atari game named 'nosuchgame'"),
         ("keyqn pong pong", "each once"),
         ("keyqn pong ms_pacman --model pong", "say which model is whose"),
         ("keyqn pong --model breakout=pong", "breakout is not among the games"),
         ("keyqn tetris --observation objects", "tetris has no ground truth to play from"),
         ("keyqn pong --seeds 0", "--seeds must be at least 1"),
-        ("keyqn pong --protocol.interactions 0", "interactions must be at least 1"),
+        ("keyqn pong --protocol.interactions 0", "interactions and episodes must be at least 1"),
         ("keyqn pong --model nowhere", "nowhere is neither a shipped model"),
         ("reproduce keyqn --observations cake", "no observation named 'cake': there are keypoints, points, features"),
         ("reproduce keyqn --games pong,pong", "each once"),

@@ -79,7 +79,7 @@ def test_samples_are_held_out_pairs_and_the_error_of_copying_is_theirs(work: Pat
 
 
 def test_what_is_trained_is_not_trained_again(data: Path, work: Path) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise AssertionError("there was nothing to train")
 
     train_job(Job((planned(0), planned(1)), data, work, Hardware("cpu")), refuse)

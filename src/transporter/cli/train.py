@@ -149,6 +149,8 @@ def train_seeds(
 
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise InputError("several seeds train side by side in one process: leave out torchrun, or --seeds")
+    if (path / "run.json").exists():
+        raise InputError(f"{path} is a run itself: name another folder for several seeds")
     configs = one_per_seed(config, seeds)
     with ExitStack() as stack:
         stack.enter_context(no_empty_folders(path))

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Int
 
 from transporter.errors import InputError
-from transporter.files import write_text
+from transporter.files import parse_json, sealed, unsealed, write_text
+from transporter.typed import checked
 
 FORMAT = 1  # raise it whenever an older reader would misread the folder
 NAME = "manifest.json"
@@ -103,7 +104,7 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """All or nothing: a reader sees the old manifest or the new one, also after a power cut."""
         record = dataclasses.asdict(self) | {"live": self.live.tolist(), "trajectory": self.trajectory.tolist()}
-        write_text(folder / NAME, json.dumps({"format": FORMAT, **record}))
+        write_text(folder / NAME, json.dumps(sealed({"format": FORMAT, **record})))
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
@@ -113,22 +114,38 @@ class Manifest:
         if not (folder / NAME).is_file():
             raise InputError(f"{folder} is not a data set: it has no {NAME}")
         try:
-            record: dict[str, Any] = json.loads((folder / NAME).read_bytes())
-            version = int(record.pop("format"))
-        except (ValueError, KeyError, TypeError, AttributeError):
+            whole = parse_json((folder / NAME).read_bytes())
+            version = int(whole["format"])
+        except (ValueError, KeyError, TypeError, OverflowError):
             raise InputError(_damaged(folder, f"{NAME} cannot be read")) from None
         if version > FORMAT:
             raise InputError(f"{folder} was written by a newer transporter (format {version}, not {FORMAT}): upgrade")
         try:
+            record: dict[str, Any] = unsealed(whole)
+        except ValueError as error:
+            raise InputError(_damaged(folder, f"{NAME}: {error}")) from None
+        del record["format"]
+        try:
             settings = record.pop("settings")
             settings = CollectSettings(**settings | {"sources": tuple(settings["sources"])})
-            live, trajectory = (np.array(record.pop(name), np.int64) for name in ("live", "trajectory"))
+            live, trajectory = (_whole(record.pop(name)) for name in ("live", "trajectory"))
             manifest = cls(settings, live, trajectory, **record)
+            checked(settings)
+            _whole(manifest.chunk_bytes)
+            if min(checked(manifest).segments, manifest.steps, manifest.trajectories) < 0:
+                raise ValueError("counts below 0")
         except (KeyError, TypeError, ValueError):  # an InputError about a setting is a ValueError as well
             raise InputError(_damaged(folder, f"{NAME} lacks fields or has wrong ones")) from None
         if live.ndim != 1 or live.shape != trajectory.shape or len(np.unique(live)) != len(live):
             raise InputError(_damaged(folder, f"{NAME} lists rows twice or without their trajectories"))
         return manifest
+
+
+def _whole(numbers: Any) -> Int[np.ndarray, "n"]:
+    found = np.asarray(numbers)
+    if found.ndim != 1 or (found.size and found.dtype.kind != "i"):  # neither fractions nor beyond 63 bits
+        raise ValueError("not a list of whole numbers")
+    return found.astype(np.int64)
 
 
 def _damaged(folder: Path, what: str) -> str:

@@ -5,6 +5,7 @@ so a crash costs no more than the work since the last commit.
 """
 
 import fcntl
+import math
 import os
 import shutil
 from collections.abc import Iterator
@@ -18,11 +19,14 @@ from typing import Any, Self
 import numpy as np
 import zarr
 from jaxtyping import Int, UInt8
+from zarr.abc.store import Store
 from zarr.codecs import Crc32cCodec, ZstdCodec
+from zarr.storage import LocalStore, MemoryStore
 
+from transporter.data.limits import physical_memory, unpacked_size
 from transporter.data.manifest import NAME, CollectSettings, Manifest, damaged
 from transporter.errors import InputError
-from transporter.files import is_temporary, sync
+from transporter.files import is_temporary, make_folder, sweep, sync
 
 Pairs = UInt8[np.ndarray, "n 2 h w 3"]  # [source, target] in the order of time
 
@@ -39,12 +43,15 @@ class PairSet:
         self.settings = manifest.settings
         self._check_chunks()
         try:
-            self._array: Any = zarr.open_array(path / ARRAY, mode="r")
-        except (OSError, ValueError, KeyError, TypeError):
+            # Never an array of version 2, which may name pickle among its filters.
+            self._array: Any = zarr.open_array(path / ARRAY, mode="r", zarr_format=3)
+        except Exception:  # the description may be wrong in any way
             raise damaged(path, "the description of its array cannot be read") from None
         side = self.settings.size
         if self._array.shape[1:] != (2, side, side, 3) or self._array.shape[0] < len(manifest.chunk_bytes) * CHUNK:
             raise damaged(path, f"its array has shape {self._array.shape}")
+        if _description(self._array) != _description(_create(MemoryStore(), side)):
+            raise damaged(path, "its array is not stored as it should be")
         self.train_rows, self.validation_rows = _split(manifest)
 
     @classmethod
@@ -72,6 +79,8 @@ class PairSet:
         rows = np.asarray(rows, np.int64)
         if rows.size and not (rows.min() >= 0 and rows.max() < len(self)):
             raise IndexError(f"rows {rows.min()}..{rows.max()} of a set of {len(self)} pairs")
+        if (taken := rows.size * math.prod(self._array.shape[1:])) > physical_memory():
+            raise InputError(f"{self.path}: {taken / 2**30:.0f} GB of frames are more than this machine can hold")
         chunks, offsets = np.divmod(self.manifest.live[rows], CHUNK)
         order = np.argsort(chunks, kind="stable")
         needed, starts = np.unique(chunks[order], return_index=True)
@@ -98,8 +107,12 @@ class PairSet:
 
     def _chunk(self, chunk: int) -> Pairs:
         try:
+            if unpacked_size(self.path / ARRAY / _file(chunk)) != CHUNK * math.prod(self._array.shape[1:]):
+                raise damaged(self.path, f"chunk {chunk} holds something else")
             return np.asarray(self._array[chunk * CHUNK : (chunk + 1) * CHUNK])
-        except (ValueError, RuntimeError, OSError):
+        except (ValueError, RuntimeError, OSError) as error:
+            if isinstance(error, InputError):
+                raise
             raise damaged(self.path, f"chunk {chunk} fails its checksum") from None
 
     def _check_chunks(self) -> None:
@@ -129,7 +142,7 @@ class PairWriter:
 
     def __enter__(self) -> Self:
         _refuse_foreign(self.path)
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         with ExitStack() as stack:
             lock = stack.enter_context((self.path / "lock").open("w"))
             try:
@@ -137,7 +150,13 @@ class PairWriter:
                 fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise InputError(f"another process is writing to {self.path}: wait for it or stop it") from None
-            self._resume()
+            new = not (self.path / NAME).exists()
+            try:
+                self._resume()
+            except OSError:
+                if new:
+                    self._discard()
+                raise
             self._release = stack.pop_all()
         return self
 
@@ -172,8 +191,9 @@ class PairWriter:
         live, trajectory = np.array(self._live, np.int64), np.array(self._trajectory, np.int64)
         segments = self.manifest.segments + 1
         sizes = list(self._bytes)
-        self.manifest = Manifest(self.settings, live, trajectory, sizes, segments, steps, trajectories, complete)
-        self.manifest.write(self.path)
+        manifest = Manifest(self.settings, live, trajectory, sizes, segments, steps, trajectories, complete)
+        manifest.write(self.path)
+        self.manifest = manifest  # only now
 
     def committed(self, block: int = 1024) -> Iterator[Pairs]:
         """The pairs of the set as of the last commit, in order, some at a time."""
@@ -182,6 +202,9 @@ class PairWriter:
             yield done.read(np.arange(start, min(start + block, len(done))))
 
     def _resume(self) -> None:
+        sweep(self.path)
+        for stray in self.path.glob("**/*.partial"):  # zarr's
+            stray.unlink()
         if (self.path / NAME).exists():
             self.manifest = Manifest.read(self.path)
             if differences := _differences(self.manifest.settings, self.settings):
@@ -196,11 +219,9 @@ class PairWriter:
             PairSet(self.path, self.manifest)  # checks what is there
             self._array: Any = zarr.open_array(self.path / ARRAY, mode="r+", config=CONFIG)
         else:
-            self._array = _create(self.path, self.settings.size)
+            self._array = _create(LocalStore(self.path), self.settings.size)
         # Work that was not committed goes: it will be done again, the same.
         self._array.resize((len(self._bytes) * CHUNK, *self._array.shape[1:]))
-        for stray in (self.path / ARRAY).glob("*.partial"):
-            stray.unlink()
 
     def _discard(self) -> None:
         """Nothing was committed, so leave nothing behind."""
@@ -212,6 +233,8 @@ class PairWriter:
             self.path.rmdir()
 
     def _write_chunk(self) -> None:
+        if not (self.path / NAME).is_file():  # zarr would make the folder again, and half of a set with it
+            raise InputError(f"{self.path} was taken away while it was written to")
         chunk = len(self._bytes)
         block = np.zeros((CHUNK, *self._array.shape[1:]), np.uint8)
         block[: len(self._waiting)] = self._waiting
@@ -221,9 +244,9 @@ class PairWriter:
         self._waiting.clear()
 
 
-def _create(path: Path, size: int) -> Any:
+def _create(store: Store, size: int) -> Any:
     return zarr.create_array(
-        path,
+        store,
         name=ARRAY,
         shape=(0, 2, size, size, 3),
         chunks=(CHUNK, 2, size, size, 3),
@@ -234,6 +257,11 @@ def _create(path: Path, size: int) -> Any:
         config=CONFIG,
         overwrite=True,
     )
+
+
+def _description(array: Any) -> dict[str, Any]:
+    """Everything that decides how chunks are read; zarr's, so that its versions may write it differently."""
+    return {name: value for name, value in array.metadata.to_dict().items() if name not in ("shape", "attributes")}
 
 
 def _file(chunk: int) -> str:

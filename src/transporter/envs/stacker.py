@@ -11,12 +11,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from jaxtyping import Float, Float64
 
 from transporter import coords
 from transporter.envs.base import Frame, PixelEnv, Scene, Truth
+from transporter.envs.processes import Processes
 from transporter.errors import InputError
+from transporter.frames import resize
 
 REPEAT = 4  # control steps of 10 ms for each action (the paper's action repeat)
 EPISODE = 10.0  # seconds, the suite's own limit
@@ -62,7 +64,7 @@ def make_vector(name: str, count: int, size: int = 128, seed: int = 0, *, second
     """count stackers in processes that end with this one; an episode that ended restarts at the next step."""
     builders = [partial(make, name, size, seed + i, seconds=seconds) for i in range(count)]
     # Spawned, not forked: OpenGL contexts and threads of this process must not be inherited.
-    return AsyncVectorEnv(builders, context="spawn", autoreset_mode=AutoresetMode.NEXT_STEP)
+    return Processes(builders, context="spawn", autoreset_mode=AutoresetMode.NEXT_STEP)
 
 
 class StackerEnv(PixelEnv):
@@ -76,6 +78,10 @@ class StackerEnv(PixelEnv):
         super().__init__(SCENES[name], size)
         self.size = size
         self._env = _suite().load("stacker", name, task_kwargs={"random": seed, "time_limit": seconds})
+        # Renderers smooth edges in ways of their own, and a model trained on one kind's frames is lost on another's. So
+        # they draw without, at twice the size where they can, and averaging smooths.
+        self._env.physics.model.vis.quality.offsamples = 0
+        self._drawn = 2 * size if 2 * size <= LARGEST else size
         boxes = {name: (name,) for name in self.scene.objects if name not in ARM}
         self._parts = [list((boxes | ARM)[name]) for name in self.scene.objects]
         self._camera: Any = None
@@ -107,7 +113,8 @@ class StackerEnv(PixelEnv):
 
     def render(self) -> Frame:
         """The fixed camera's picture."""
-        return self._env.physics.render(self.size, self.size, camera_id="fixed").copy()
+        drawn = self._env.physics.render(self._drawn, self._drawn, camera_id="fixed")
+        return resize(drawn, self.size, self.size).copy()
 
     def close(self) -> None:
         """Free the renderer."""

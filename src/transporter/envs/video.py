@@ -15,6 +15,7 @@ from transporter.frames import resize
 if TYPE_CHECKING:
     import av
 
+LARGEST = 2**26  # pixels of a frame, as in 8192×8192: a file of some bytes may promise any number of them
 NOT_VIDEO = {"tty"}  # FFmpeg's player of ANSI art opens any text file
 
 
@@ -64,7 +65,12 @@ class Video:
         if not streams or self._container.format.name in NOT_VIDEO:
             raise InputError(f"{self.path}: holds no video")
         stream = streams[0]
+        if stream.codec_context is None:
+            raise InputError(f"{self.path}: no one here knows how this video is coded")
         stream.thread_type = "AUTO"
+        stream.codec_context.options = {"max_pixels": str(LARGEST)}  # also where a stream grows midway
+        if stream.width * stream.height > LARGEST:
+            raise InputError(f"{self.path}: frames of {stream.width}×{stream.height} are too large")
         self.rate = float(stream.average_rate or stream.guessed_rate or 25)
         duration = float(stream.duration * stream.time_base) if stream.duration and stream.time_base else None
         self.frames_estimate = stream.frames or (round(duration * self.rate) if duration else None)
@@ -138,7 +144,7 @@ def _open(path: Path) -> Any:
         raise InputError(f"{path}: the file is empty")
     try:
         # "file:" keeps a colon in a name from being read as a protocol; the list keeps playlists off the network.
-        return av.open(f"file:{path}", options={"protocol_whitelist": "file"})
+        return av.open(f"file:{path}", options={"protocol_whitelist": "file"}, metadata_errors="replace")
     except (av.error.FFmpegError, OSError) as error:
         raise InputError(f"{path}: cannot be read as a video ({error.strerror})") from error
 

@@ -1,22 +1,24 @@
 """Detector: frames in, keypoints out. What a trained model becomes for everyone who uses it."""
 
+import itertools
 import json
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, Self, overload
 
 import numpy as np
-import safetensors
-import safetensors.torch
 import torch
 from jaxtyping import Float, Float32, UInt8
 from torch import Tensor, nn
 
 from transporter.errors import InputError
-from transporter.files import replacing
+from transporter.files import parse_json
 from transporter.frames import resize_tensor
 from transporter.models.factory import ModelConfig, build
 from transporter.models.keynet import gaussian_heatmaps
 from transporter.models.swift import Graphs, Infer, swift
+from transporter.tensors import read_tensors, write_tensors
+from transporter.typed import checked
 
 FORMAT = 1
 BATCH, GPU_BATCH = 64, 512  # frames at a time, unless told otherwise: what fits a cache, and what fills a card …
@@ -73,6 +75,7 @@ class Detector:
         self.precision = precision
         self.net = DetectorNet(config).eval().to(self.device)
         self._fast: _Fast | None = None
+        self._one_at_a_time = Lock()
 
     @property
     def keypoints(self) -> int:
@@ -133,9 +136,11 @@ class Detector:
     def _found(self, frames: UInt8[Tensor, "t h w 3"], features: bool) -> tuple[Tensor, ...]:
         if features:
             _ = self.feature_size  # or say that there are none
-        if self._fast is None or self._fast.of != _state(self):
-            self._fast = _Fast(self)
-        return (self._fast.both if features else self._fast.points)(frames)
+        # One at a time: a graph reads its frames from one place. And in its own precision, whatever the caller's is.
+        with self._one_at_a_time, torch.autocast(self.device.type, enabled=False):
+            if self._fast is None or self._fast.of != _state(self):
+                self._fast = _Fast(self)
+            return (self._fast.both if features else self._fast.points)(frames)
 
     def heatmaps(self, frames: Frames) -> Float32[np.ndarray, "t k h w"]:
         """The Gaussians that transport features, at the feature map's resolution."""
@@ -145,29 +150,22 @@ class Detector:
 
     def save(self, path: str | Path, half: bool = True) -> None:
         """One .safetensors file that `load` reads; half precision by default."""
-        path = Path(path)
-        tensors = {
-            name: (t.half() if half and t.is_floating_point() else t).cpu().contiguous()
-            for name, t in self.net.state_dict().items()
-        }
+        tensors = {n: t.half() if half and t.is_floating_point() else t for n, t in self.net.state_dict().items()}
         head = {"format": str(FORMAT), "config": json.dumps(self.config.to_json()), "card": json.dumps(self.card)}
-        with replacing(path) as temporary:
-            safetensors.torch.save_file(tensors, temporary, metadata=head)
+        write_tensors(Path(path), tensors, head)
 
     @classmethod
     def from_file(cls, path: str | Path, device: str | None = None) -> Self:
-        path = Path(path)
+        head, tensors = read_tensors(Path(path), "a detector of transporter's")
         try:
-            with safetensors.safe_open(path, "pt") as file:
-                head = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            if not head["format"].isdigit():  # "keyqn 1", "options 1": what the rest of this package writes
+                raise ValueError(f"it holds {head['format'][:20]!r}")
             if int(head["format"]) > FORMAT:
                 raise InputError(f"{path} was written by a newer version of transporter")
-            config, card = ModelConfig.from_json(json.loads(head["config"])), json.loads(head["card"])
-        except FileNotFoundError:  # which is also what safetensors says of a file that may not be read
-            reason = "may not be read" if path.exists() else "does not exist"
-            raise InputError(f"{path} {reason}") from None
-        except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
+            config, card = checked(ModelConfig.from_json(parse_json(head["config"]))), parse_json(head["card"])
+            if not isinstance(card, dict):
+                raise ValueError("its card is no card")
+        except (KeyError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{path} is not a detector of transporter's: {error}") from error
@@ -182,13 +180,25 @@ class Detector:
         device: str | None = None,
     ) -> Self:
         """From a model's own weights; those that only training needs are left out."""
-        detector = cls(config, card, device)
-        wanted = detector.net.state_dict()
         try:
+            _refuse_giants(config, tensors)
+            detector = cls(config, card, device)
+            wanted = detector.net.state_dict()
             detector.net.load_state_dict({name: tensors[name].to(t.dtype) for name, t in wanted.items()})
-        except (KeyError, RuntimeError) as error:
+        except (KeyError, IndexError, RuntimeError, TypeError, ArithmeticError, AttributeError) as error:
             raise InputError(f"the weights do not fit their configuration: {str(error).splitlines()[0]}") from error
         return detector
+
+
+def _refuse_giants(config: ModelConfig, tensors: dict[str, Tensor]) -> None:
+    """A configuration that asks for far more weights than there are, before any memory is taken for them."""
+    asked = 0
+    for shape in (config.shape, config.keynet or config.shape):
+        widths = (3, *shape.filters, *(shape.refine or shape.filters[::-1]), config.keypoints)
+        asked += sum(a * b for a, b in itertools.pairwise(widths)) * max(*shape.kernels, 3) ** 2
+    there = sum(tensor.numel() for tensor in tensors.values())
+    if asked > 64 * there + 2**22 or (config.kind == "zhang" and config.shape.filters[0] > 128):  # roughly will do
+        raise InputError(f"the weights do not fit their configuration: {there:,} of about {asked:,}")
 
 
 class _Fast:

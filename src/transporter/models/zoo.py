@@ -8,6 +8,7 @@ from transporter.errors import InputError
 from transporter.models.detector import Detector
 from transporter.models.factory import ModelConfig
 from transporter.runs import Run
+from transporter.typed import checked
 
 SHIPPED = Path(__file__).parent.parent / "pretrained"
 
@@ -53,7 +54,7 @@ def _chosen(folder: Path) -> Path:
 def from_run(run: Run, device: str | None = None) -> Detector:
     """The best checkpoint of a training run."""
     try:
-        config = ModelConfig.from_json(run.settings["config"]["model"])
+        config = checked(ModelConfig.from_json(run.settings["config"]["model"]))
     except (KeyError, TypeError):
         raise InputError(f"{run.path} is not a training run") from None
     except ValueError as error:  # of a shape that cannot be, too

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,7 +136,7 @@ class Job(NamedTuple):
         return f"{first.environment}:{first.recipe}:{','.join(str(e.seed) for e in self.group)}"
 
 
-def train_job(job: Job) -> None:
+def train_job(job: Job, train_all: Callable[..., object] = train_many) -> None:
     """Train what is not trained yet, as far as time allows, and leave each ready to be measured."""
 
     def stopping() -> bool:
@@ -151,7 +151,7 @@ def train_job(job: Job) -> None:
         for experiment in left:
             runs.append(Run.create(job.work / experiment.name, settings(experiment, pairs, job)))
             stack.enter_context(runs[-1].lock())
-        train_many([experiment.config for experiment in left], pairs, runs, job.hardware, stopping=stopping)
+        train_all([experiment.config for experiment in left], pairs, runs, job.hardware, stopping=stopping)
         for experiment, run in zip(left, runs, strict=True):
             if run.latest() is not None:
                 write_record(experiment, run, pairs, job.hardware)

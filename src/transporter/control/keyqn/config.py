@@ -93,7 +93,7 @@ class ProtocolConfig:
 
     def __post_init__(self) -> None:
         if self.interactions < 1 or self.episodes < 1 or self.first_updates < 0 or self.epsilon_steps < 0:
-            raise InputError("interactions must be at least 1, other counts at least 0")
+            raise InputError("interactions and episodes must be at least 1, first_updates and epsilon_steps at least 0")
         if not (0 <= self.epsilon_end <= 1 and 0 <= self.evaluation_epsilon <= 1 and 0 <= self.sticky <= 1):
             raise InputError("epsilon and sticky are shares between 0 and 1")
 

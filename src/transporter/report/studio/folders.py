@@ -122,18 +122,20 @@ def _read(run: str, path: Path) -> Headline:
         return Headline(run, "damaged", changed=changed, line=str(error).replace(str(path), run))
     config = _part(settings, "config")
     model = _part(config, "model")
+    control = _part(settings, "keyqn") or _part(settings, "explore")  # agents, or options: not a training of keypoints
+    games = control.get("games") or [control.get("game")]
     spread, newest = sampled(file_in(path, "metrics.jsonl"), SPARK)
     rows = spread + newest
     curve = next((c for c in ("loss", "validation_loss", *RETURNS) if _values(spread, c)), "")
     return Headline(
         run,
         "new" if not rows else "stopped",
-        environment=_text(settings.get("environment") or settings.get("game")),
-        keypoints=_whole(model.get("keypoints")),
+        environment=_text(settings.get("environment") or ", ".join(g for g in games if isinstance(g, str)) or None),
+        keypoints=_whole(model.get("keypoints", control.get("keypoints"))),
         size=_whole(model.get("size")),
-        seed=_whole(config.get("seed", settings.get("seed"))),
+        seed=_whole(config.get("seed", control.get("seed"))),
         step=_whole(_last(rows, "step")),
-        steps=_whole(config.get("steps", settings.get("steps"))),
+        steps=_whole(config.get("steps", _part(config, "protocol").get("interactions"))),
         speed=_last(rows, "steps_per_second"),
         loss=_last(rows, "validation_loss") or _last(rows, "loss"),
         alive=_whole(_last(rows, "alive")),
@@ -156,7 +158,8 @@ def _state(line: Headline, path: Path, locked: frozenset[int] | None) -> str:
         running = lock is not None and lock[2] in locked
     if running:
         return "running"
-    if line.step is not None and line.steps is not None and line.step >= line.steps:
+    done = line.step is not None and line.steps is not None and line.step >= line.steps
+    if done or file_in(path, "options.safetensors"):  # which an exploration writes at its end
         return "finished"
     return line.state
 

@@ -1,0 +1,74 @@
+"""Environments in processes of their own, one of which may die: then all of them end, and one line says so."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import connection
+from typing import Any
+
+from gymnasium.vector import AsyncVectorEnv
+from gymnasium.vector.async_vector_env import AsyncState
+
+PATIENCE = 2.0  # seconds for a process to end when asked
+
+
+class WorkerDiedError(RuntimeError):
+    """A process that plays is gone."""
+
+
+class Processes(AsyncVectorEnv):
+    """gymnasium's vector of processes, which by itself would speak of broken pipes, and leave the others behind."""
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, ConnectionError) as error:
+            ended = connection.wait([process.sentinel for process in self.processes], PATIENCE)
+            gone = [process for process in self.processes if process.sentinel in ended]
+            for process in gone:
+                process.join(PATIENCE)  # its pipes end before it does
+            code = next((process.exitcode for process in gone), None)
+            self._end_all()
+            raise WorkerDiedError(
+                f"a process that plays ended with code {code}: run the same command again to go on"
+            ) from error
+
+    def _end_all(self) -> None:
+        """Without a word to the others: they may wait for an answer that never comes."""
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.join(PATIENCE)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._state = AsyncState.DEFAULT
+
+    def _check_spaces(self) -> None:
+        with self._watched():
+            super()._check_spaces()
+
+    def reset_async(self, *args: Any, **kwargs: Any) -> None:
+        with self._watched():
+            super().reset_async(*args, **kwargs)
+
+    def reset_wait(self, *args: Any, **kwargs: Any) -> Any:
+        with self._watched():
+            return super().reset_wait(*args, **kwargs)
+
+    def step_async(self, actions: Any) -> None:
+        with self._watched():
+            super().step_async(actions)
+
+    def step_wait(self, timeout: float | None = None) -> Any:
+        with self._watched():
+            return super().step_wait(timeout)
+
+    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
+        """Also where some of them are gone."""
+        if any(not process.is_alive() for process in self.processes):
+            self._end_all()
+            for pipe in self.parent_pipes:
+                pipe.close()
+            return
+        super().close_extras(timeout, terminate)
