@@ -1,6 +1,9 @@
 """SIGTERM and Ctrl-C end work within ten seconds, all of it saved; impatience ends it at once; one writer a folder."""
 
+import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -86,3 +89,32 @@ def test_a_second_writer_is_refused_and_the_first_one_never_notices(
         assert first.end().code == 0
         same_files(beside_data / folder, whole.path)
     record("5-asked-to-stop", second_writers_refused=2)
+
+
+DEAF = """
+import sys, torch
+from transporter.cli.stop import stop_when_asked
+one = torch.ones(4000, 4000, dtype=torch.int64)  # whole numbers multiply slowly, in one call that hears nothing
+with stop_when_asked():
+    print("ready", flush=True)
+    one @ one
+print("not stopped", flush=True)
+"""
+
+
+def test_asked_twice_in_the_middle_of_one_long_call() -> None:
+    life = subprocess.Popen(
+        [sys.executable, "-c", DEAF], env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert life.stdout is not None
+    assert life.stdout.readline() == "ready\n"
+    time.sleep(0.2)
+    life.send_signal(signal.SIGINT)
+    time.sleep(1.2)
+    since = time.monotonic()
+    life.send_signal(signal.SIGINT)
+    out, err = life.communicate(timeout=120)
+    assert time.monotonic() - since < 5
+    assert (life.returncode, out) == (INTERRUPTED, "")
+    assert err == "transporter: stopped at once, nothing saved since the last checkpoint\n"
