@@ -186,4 +186,8 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transporter]:
 
     yield run
     server.stdin.close()
-    server.wait()
+    try:
+        server.wait(timeout=10)
+    except subprocess.TimeoutExpired:  # some process that a test left behind keeps its input open
+        server.kill()
+        server.wait()
