@@ -22,6 +22,7 @@ from transporter.control.keyqn.experiment import (
     settings,
 )
 from transporter.control.keyqn.video import watch
+from transporter.control.stored import read_agent, write_agent
 from transporter.envs.atari import AtariEnv
 from transporter.errors import InputError
 from transporter.runs import Run
@@ -81,7 +82,7 @@ def test_an_environment_with_other_actions_is_refused(run: tuple[Run, Experiment
 @pytest.mark.parametrize("content", [b"", b"words, and no weights"])
 def test_a_file_that_is_no_agent_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "agent.safetensors").write_bytes(content)
-    with pytest.raises(InputError, match="not a KeyQN agent"):
+    with pytest.raises(InputError, match="not an agent of the kind keyqn"):
         KeyQN.load(tmp_path / "agent.safetensors")
     with pytest.raises(InputError, match="does not exist"):
         KeyQN.load(tmp_path / "nowhere.safetensors")
@@ -90,7 +91,7 @@ def test_a_file_that_is_no_agent_is_refused(content: bytes, tmp_path: Path) -> N
 def test_a_detector_is_no_agent() -> None:
     from transporter.models.zoo import shipped
 
-    with pytest.raises(InputError, match="not a KeyQN agent"):
+    with pytest.raises(InputError, match="not an agent of the kind keyqn"):
         KeyQN.load(shipped()["pong"])
 
 
@@ -137,3 +138,14 @@ def test_curves_by_hand() -> None:
         {"step": 30, "episodes": [[1, 1.0, 9], [0, 6.0, 9]]},
     ]
     assert curves(rows, 2) == [[(10, 4.0), (20, 4.0), (30, 5.0)], [(30, 1.0)]]
+
+
+def test_a_bit_that_has_changed_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "agent.safetensors"
+    write_agent(path, "keyqn", {"card": {}}, {"weights": torch.ones(64)}, None)
+    assert read_agent(path, "keyqn").head["card"] == {}
+    whole = bytearray(path.read_bytes())
+    whole[-1] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(InputError, match="is damaged"):
+        read_agent(path, "keyqn")

@@ -94,7 +94,7 @@ def test_what_does_not_fit_is_refused(agent: OptionsAgent, tmp_path: Path) -> No
     with pytest.raises(InputError, match="does not exist"):
         OptionsAgent.load(tmp_path / "nowhere")
     (tmp_path / "bad").write_bytes(b"no")
-    with pytest.raises(InputError, match="holds no options"):
+    with pytest.raises(InputError, match="not an agent of the kind options"):
         OptionsAgent.load(tmp_path / "bad")
 
 

@@ -4,13 +4,10 @@
 >>> agent.play(gymnasium.make("ALE/Pong-v5"), episodes=3)
 """
 
-import json
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import safetensors
-import safetensors.torch
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -20,12 +17,9 @@ from transporter.control.keyqn.config import KeyQNConfig
 from transporter.control.keyqn.network import QNetwork
 from transporter.control.keyqn.observe import Kind, observer
 from transporter.control.rollout import Moment
+from transporter.control.stored import read_agent, write_agent
 from transporter.errors import InputError
-from transporter.files import replacing
 from transporter.models.detector import Detector
-from transporter.models.factory import ModelConfig
-
-FORMAT = 1
 
 
 class KeyQN:
@@ -104,43 +98,23 @@ class KeyQN:
 
     def save(self, path: str | Path) -> None:
         """One .safetensors file that `load` reads, detector included."""
-        tensors = {"weights": self.weights.cpu().contiguous()}
-        if self.detector is not None:
-            parts = self.detector.net.state_dict().items()
-            tensors |= {f"detector.{name}": tensor.cpu().contiguous() for name, tensor in parts}
         head = {
             "config": self.config.to_json(),
             "kind": self.kind,
             "shape": {"actions": self.actions, "heads": self.heads, "slots": self.slots, "depth": self.depth},
-            "detector": self.detector.config.to_json() if self.detector else None,
             "card": self.card,
         }
-        with replacing(Path(path)) as temporary:
-            metadata = {"format": f"keyqn {FORMAT}", "agent": json.dumps(head)}
-            safetensors.torch.save_file(tensors, temporary, metadata=metadata)
+        write_agent(Path(path), "keyqn", head, {"weights": self.weights}, self.detector)
 
     @classmethod
     def load(cls, path: str | Path, device: str | None = None) -> Self:
-        path = Path(path)
+        head, tensors, detector = read_agent(Path(path), "keyqn", device)
         try:
-            with safetensors.safe_open(path, "pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            kind, version = metadata["format"].split()
-            if kind != "keyqn" or int(version) > FORMAT:
-                raise InputError(f"{path} was written by a newer version of transporter")
-            head = json.loads(metadata["agent"])
-            detector = None
-            if head["detector"]:
-                parts = {n.removeprefix("detector."): t for n, t in tensors.items() if n.startswith("detector.")}
-                detector = Detector.from_tensors(ModelConfig.from_json(head["detector"]), parts, device=device)
             return cls(
                 KeyQNConfig.from_json(head["config"]), head["kind"], tensors["weights"],
                 **head["shape"], detector=detector, card=head["card"], device=device,
             )  # fmt: skip
-        except FileNotFoundError:
-            raise InputError(f"{path} does not exist") from None
-        except (OSError, safetensors.SafetensorError, KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{path} is not a KeyQN agent: {error}") from error

@@ -5,13 +5,10 @@
 >>> player(frame, keypoint=2, direction=0)  # the action that moves keypoint 2 to the right
 """
 
-import json
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import safetensors
-import safetensors.torch
 import torch
 from jaxtyping import UInt8
 
@@ -20,13 +17,11 @@ from transporter.control.options.choice import KEEP, Drawn
 from transporter.control.options.config import OptionsConfig
 from transporter.control.options.network import OptionsNet
 from transporter.control.rollout import Moment
+from transporter.control.stored import read_agent, write_agent
 from transporter.errors import InputError
-from transporter.files import replacing
 from transporter.frames import resize
 from transporter.models.detector import Detector
-from transporter.models.factory import ModelConfig
 
-FORMAT = 1
 ONE = np.ones(1, np.float32)
 
 
@@ -52,41 +47,24 @@ class OptionsAgent:
 
     def save(self, path: str | Path) -> None:
         """One .safetensors file that `load` reads, detector included."""
-        parts = {"options": self.network, "detector": self.detector.net}
-        tensors = {f"{n}.{name}": t.cpu().contiguous() for n, p in parts.items() for name, t in p.state_dict().items()}
         head = {
             "config": self.config.to_json(),
             "shape": {"keypoints": self.keypoints, "actions": self.actions},
-            "detector": self.detector.config.to_json(),
             "card": self.card,
         }
-        with replacing(Path(path)) as temporary:
-            metadata = {"format": f"options {FORMAT}", "agent": json.dumps(head)}
-            safetensors.torch.save_file(tensors, temporary, metadata=metadata)
+        write_agent(Path(path), "options", head, self.network.state_dict(), self.detector)
 
     @classmethod
     def load(cls, path: str | Path, device: str | None = None) -> Self:
-        path = Path(path)
+        head, tensors, detector = read_agent(Path(path), "options", device)
         try:
-            with safetensors.safe_open(path, "pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            kind, version = metadata["format"].split()
-            if kind != "options":
-                raise InputError(f"{path} holds no options, but a {kind} agent")
-            if int(version) > FORMAT:
-                raise InputError(f"{path} was written by a newer version of transporter")
-            head = json.loads(metadata["agent"])
+            if detector is None:
+                raise ValueError("it has no detector")
             config = OptionsConfig.from_json(head["config"])
-            seen = {n.removeprefix("detector."): t for n, t in tensors.items() if n.startswith("detector.")}
-            detector = Detector.from_tensors(ModelConfig.from_json(head["detector"]), seen, device=device)
             network = OptionsNet(config.network, config.eyes.size, **head["shape"])
-            learnt = {n.removeprefix("options."): t for n, t in tensors.items() if n.startswith("options.")}
-            network.load_state_dict(learnt)
+            network.load_state_dict(tensors)
             return cls(config, network.to(detector.device), detector, head["card"])
-        except FileNotFoundError:
-            raise InputError(f"{path} does not exist") from None
-        except (OSError, safetensors.SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        except (KeyError, ValueError, TypeError, RuntimeError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{path} holds no options: {str(error).splitlines()[0]}") from error

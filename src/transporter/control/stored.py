@@ -1,0 +1,52 @@
+"""What was learnt, in one file with the detector that it sees through: for every kind of agent."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from transporter.errors import InputError
+from transporter.files import parse_json
+from transporter.models.detector import Detector
+from transporter.models.factory import ModelConfig
+from transporter.tensors import read_tensors, write_tensors
+
+FORMAT = 1
+SEEN = "detector."  # begins the names of the detector's tensors
+
+
+class StoredAgent(NamedTuple):
+    """What a file holds."""
+
+    head: dict[str, Any]
+    tensors: dict[str, Tensor]
+    detector: Detector | None
+
+
+def write_agent(
+    path: Path, kind: str, head: dict[str, Any], tensors: dict[str, Tensor], detector: Detector | None
+) -> None:
+    seen = {f"{SEEN}{name}": tensor for name, tensor in detector.net.state_dict().items()} if detector else {}
+    head = {**head, "detector": detector.config.to_json() if detector else None}
+    write_tensors(path, {**tensors, **seen}, {"format": f"{kind} {FORMAT}", "agent": json.dumps(head)})
+
+
+def read_agent(path: Path, kind: str, device: str | None = None) -> StoredAgent:
+    """Or an InputError that says what the file is not."""
+    words, tensors = read_tensors(path, f"an agent of the kind {kind}")
+    try:
+        found, version = words["format"].split()
+        if found != kind:
+            raise ValueError(f"it is of the kind {found}")
+        if int(version) > FORMAT:
+            raise InputError(f"{path} was written by a newer version of transporter")
+        head, detector = parse_json(words["agent"]), None
+        if head["detector"]:
+            seen = {name.removeprefix(SEEN): t for name, t in tensors.items() if name.startswith(SEEN)}
+            detector = Detector.from_tensors(ModelConfig.from_json(head["detector"]), seen, device=device)
+    except (KeyError, ValueError, TypeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is not an agent of the kind {kind}: {error}") from error
+    return StoredAgent(head, {n: t for n, t in tensors.items() if not n.startswith(SEEN)}, detector)
