@@ -1,6 +1,6 @@
 """Does the fast path learn what plain fp32 learns? The same network, data and settings, several seeds of each.
 
-    transporter collect pong --size 128 --pairs 8000 --sampler offset --out data/pong-128
+    transporter collect pong --size 128 --pairs 8000 --sampler offset --no-diverse --out data/pong-128
     python benchmarks/losses.py --data data/pong-128 --out results/speed/losses.json
 
 Plain is `plain.PlainTransporter`: fp32 without TF32, eager, one way. Fast is the library's step as it is: bf16, fused,
@@ -49,6 +49,7 @@ class Found(NamedTuple):
 
 def plain(setting: Setting) -> Found:
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True  # its figures are losses, not seconds: as fast as fp32 goes
     torch.manual_seed(setting.seed)
     device = setting.pixels.pairs.device
     model = PlainTransporter(setting.shape, setting.keypoints).to(device)

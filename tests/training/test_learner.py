@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from transporter.models.blocks import PAPER, SMALL, Shape
 from transporter.training.batches import ResidentPairs, Sampler
 from transporter.training.config import preset
 from transporter.training.learner import Hardware, Learner
@@ -37,6 +38,28 @@ def test_a_step_asks_nothing_of_the_cpu(transport: str) -> None:
     learner.update(frames, frames)  # makes Adam's moments
     with NoQuestions():
         learner.update(frames, frames.flip(0))
+
+
+@needs_gpu
+@pytest.mark.parametrize("both_ways", [False, True])
+@pytest.mark.parametrize("shape", [PAPER, SMALL])
+def test_the_kernels_of_a_gpu_give_the_gradients_of_plain_layers(shape: Shape, both_ways: bool) -> None:
+    """Everything at once: rearranged and fused layers, Eq. 1, streams beside. Plain is what a CPU runs."""
+    torch.backends.cudnn.allow_tf32 = False
+    config = preset("fast", keypoints=3, size=32, batch=8, standardise=False, shape=shape, both_ways=both_ways)
+    frames = torch.randint(0, 256, (2, 4, 32, 32, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    plain = Learner(config, Hardware(device="cpu", precision="fp32")).model
+    plain(*frames, *([True] if both_ways else [])).loss.backward()
+    fast = Learner(config, Hardware(device="cuda", precision="fp32", graph=False))
+    fast.optimiser.step = lambda: None  # type: ignore[method-assign]
+    fast.model.load_state_dict(plain.state_dict())
+    fast.update(*frames.cuda())
+    expected = {name: p.grad for name, p in plain.named_parameters() if p.grad is not None}
+    largest = max(gradient.abs().max().item() for gradient in expected.values())
+    for name, ours in fast.model.named_parameters():
+        if name in expected:  # some are zero but for rounding, as that of a bias before a softmax
+            scale = max(expected[name].abs().max().item(), 1e-3 * largest)
+            torch.testing.assert_close(ours.grad.cpu(), expected[name], rtol=0.01, atol=0.01 * scale, msg=name)
 
 
 @needs_gpu

@@ -4,114 +4,14 @@ Each layer here has the weights of the plain one; the kernel that runs on a GPU 
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch import Tensor
 from torch.nn import functional as F
 
-from transporter.models.branches import beside
 from transporter.models.fused import HAS_TRITON
-
-
-class Convolve(torch.autograd.Function):
-    """A convolution by a kernel that a layer makes of its weights; their gradient is worked out aside.
-
-    Nothing waits for the gradient of weights but the optimiser, while the gradient of x is waited for by all layers
-    before; so the first may go on a stream of its own (see `Aside`).
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, layer: "Kernelled", stride: tuple[int, ...], padding: tuple[int, ...]
-    ) -> Tensor:
-        kernel = layer.kernel()
-        x = x.to(kernel.dtype)
-        ctx.save_for_backward(x, kernel)
-        ctx.layer, ctx.how = layer, (None, stride, padding, (1, 1), False, (0, 0), 1)
-        with torch.autocast(x.device.type, enabled=False):
-            return F.conv2d(x, kernel, None, stride, padding)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, kernel = ctx.saved_tensors
-        (gradient,), to_x, to_weight = gradients, None, None
-        backward = torch.ops.aten.convolution_backward
-        if ctx.needs_input_grad[0]:
-            to_x = backward(gradient, x, kernel, *ctx.how, (True, False, False))[0]
-        if ctx.needs_input_grad[1]:
-            # Autograd keeps a first gradient as it is; to one that is there already it would add at once, unwaited for.
-            with ASIDE.of(gradient, x) if ctx.layer.weight.grad is None else nullcontext():
-                to_kernel = backward(gradient, x, kernel, *ctx.how, (False, True, False))[1]
-                to_weight = ctx.layer.to_weight(to_kernel)
-        return to_x, to_weight, None, None, None
-
-
-class Aside:
-    """A second stream for gradients that only the optimiser waits for: `with ASIDE: loss.backward()`."""
-
-    def __init__(self) -> None:
-        self.open = False
-        self._stream: torch.cuda.Stream | None = None
-
-    def __enter__(self) -> None:
-        self.open, self._stream = True, None
-
-    def __exit__(self, *error: object) -> None:
-        if self._stream:
-            torch.cuda.current_stream().wait_stream(self._stream)
-        self.open = False
-
-    @contextmanager
-    def of(self, *read: Tensor) -> Iterator[None]:
-        """What is done here reads these tensors, which others may give up before it has."""
-        if not self.open or not read[0].is_cuda:
-            yield
-            return
-        self._stream = self._stream or beside("weights")
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            yield
-        for tensor in read:
-            tensor.record_stream(self._stream)
-
-
-ASIDE = Aside()
-
-
-class Kernelled(nn.Conv2d):
-    """A layer whose kernel on a GPU is a linear map of its weights, channels last and in the type autocast asks for."""
-
-    _fixed: Tensor | None = None
-
-    def kernel(self) -> Float[Tensor, "O I K L"]:
-        if self._fixed is not None:
-            return self._fixed
-        device = self.weight.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.weight.dtype
-        return self.from_weight(self.weight.detach(), dtype)
-
-    def fix(self) -> None:
-        """Weights change no more: the kernel need not be made again for every call."""
-        self._fixed = self.kernel()
-
-    def from_weight(self, weight: Float[Tensor, "o i k k"], dtype: torch.dtype) -> Float[Tensor, "O I K L"]:
-        return weight.to(dtype)
-
-    def to_weight(self, to_kernel: Float[Tensor, "O I K L"]) -> Float[Tensor, "o i k k"]:
-        """The gradient of the weights, given that of the kernel; laid out as they are."""
-        return torch.empty_like(self.weight).copy_(to_kernel)
-
-    def convolve(
-        self, x: Float[Tensor, "b I h w"], padding: tuple[int, int], stride: tuple[int, int] = (1, 1)
-    ) -> Float[Tensor, "b O H W"]:
-        """With the kernel, and without a bias."""
-        return Convolve.apply(x, self.weight, self, stride, padding)
+from transporter.models.kernels import Kernelled
 
 
 class PlainConv(Kernelled):
@@ -149,6 +49,16 @@ class Rearranged(Kernelled):
         each = to_kernel.permute(0, 2, 3, 1).reshape(-1)[self.places].sum(1, dtype=self.weight.dtype)
         return torch.empty_like(self.weight).copy_(each.view(self.weight.shape))
 
+    def gives_frames(self, y: Float[Tensor, "b O h w"]) -> bool:
+        """Whether these are the few colours of a frame, and a kernel can lay them out; it counts in 32 bits."""
+        return y.is_cuda and HAS_TRITON and self.bias is not None and self.out_channels < 8 and y.numel() < 2**31
+
+    def frames(self, y: Float[Tensor, "b O h w"], rows: int, columns: int) -> Float[Tensor, "b o H W"]:
+        """Blocks of so many rows and columns as the pixels that they are, in fp32, with the bias."""
+        from transporter.models.fused.frames import LayOut
+
+        return LayOut.apply(y, self.bias, rows, columns)
+
 
 def grouped_taps(taps: int, size: int, away: int) -> Float[Tensor, "t p q g"]:
     """1 where a tap of an output at place p of its group meets the input at place q, g - `away` groups on."""
@@ -185,6 +95,8 @@ class ColumnConv(Rearranged):
         b, _, h, w = x.shape
         grouped = x.permute(0, 2, 3, 1).reshape(b, h, w // self.columns, -1).permute(0, 3, 1, 2)
         y = self.convolve(grouped, padding=(self.kernel_size[0] // 2, self.groups_away))
+        if self.gives_frames(y):
+            return self.frames(y, 1, self.columns)
         y = y.permute(0, 2, 3, 1).reshape(b, h, w, -1)[..., : self.out_channels].permute(0, 3, 1, 2)
         return y if self.bias is None else y + self.bias[:, None, None]
 
@@ -213,6 +125,8 @@ class BlockConv(Rearranged):
     def by_blocks(self, x: Float[Tensor, "b 16i h w"]) -> Float[Tensor, "b o 4h 4w"]:
         b, _, h, w = x.shape
         y = self.convolve(x, padding=(self.blocks_away, self.blocks_away))
+        if self.gives_frames(y):
+            return self.frames(y, 4, 4)
         y = y.unflatten(1, (4, 4, -1))[:, :, :, : self.out_channels]
         y = y.permute(0, 4, 1, 5, 2, 3).reshape(b, 4 * h, 4 * w, -1).permute(0, 3, 1, 2)
         return y if self.bias is None else y + self.bias[:, None, None]

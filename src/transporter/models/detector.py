@@ -138,7 +138,7 @@ class Detector:
             _ = self.feature_size  # or say that there are none
         # One at a time: a graph reads its frames from one place. And in its own precision, whatever the caller's is.
         with self._one_at_a_time, torch.autocast(self.device.type, enabled=False):
-            if self._fast is None or self._fast.of != _state(self):
+            if self._fast is None or self._fast.is_stale(self):
                 self._fast = _Fast(self)
             return (self._fast.both if features else self._fast.points)(frames)
 
@@ -206,7 +206,9 @@ class _Fast:
 
     def __init__(self, detector: Detector) -> None:
         on_gpu = detector.device.type == "cuda"
-        self.of = _state(detector)
+        # Walking through the modules would take longer than the network does for a frame.
+        self.weights = (*detector.net.parameters(), *detector.net.buffers())
+        self.of = self._state(detector)
         self.size = detector.config.size
         self.net = swift(detector.net, detector.precision == "bf16" or (detector.precision == "auto" and on_gpu))
         self.points: Infer = self._points
@@ -220,7 +222,9 @@ class _Fast:
     def _both(self, frames: UInt8[Tensor, "t h w 3"]) -> tuple[Tensor, ...]:
         return self.net(resize_tensor(frames, self.size, self.size))
 
+    def is_stale(self, detector: Detector) -> bool:
+        """Whether a weight has changed since, or the precision."""
+        return self.of != self._state(detector)
 
-def _state(detector: Detector) -> tuple[object, ...]:
-    """Changes whenever a weight does, or the precision."""
-    return detector.precision, *(t._version for t in (*detector.net.parameters(), *detector.net.buffers()))
+    def _state(self, detector: Detector) -> tuple[object, ...]:
+        return detector.precision, *(tensor._version for tensor in self.weights)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from transporter.frames import area_weights
 from transporter.models.blocks import Encoder
-from transporter.models.convolutions import Kernelled
+from transporter.models.kernels import Kernelled
 from transporter.models.zhang import Hourglass
 
 Net = TypeVar("Net", bound=nn.Module)

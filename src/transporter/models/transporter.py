@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from transporter.models.branches import side_by_side
 from transporter.models.fused import fits
@@ -86,16 +87,16 @@ class Transporter(nn.Module):
         if both_ways:
             x_t = self.pixels.encode(torch.cat((source, target)))
             features_t, points_t = side_by_side(self.features, self.keypoints, x_t)
-            features_s, points_s = (values.detach().roll(len(source), 0) for values in (features_t, points_t))
+            features_s, points_s, turn = features_t.detach(), points_t.detach(), len(source)
         else:
             x_s, x_t = self.pixels.encode(source), self.pixels.encode(target)
             with torch.no_grad():
                 features_s, points_s = side_by_side(self.features, self.keypoints, x_s)
             features_t, points_t = side_by_side(self.features, self.keypoints, x_t)
+            turn = 0
         # Nothing is learnt through the source: its features are given, only the target's are sought.
-        prediction = self.refine(self.moved(features_s, features_t, points_s, points_t)).float()
-        loss = (prediction - x_t).square().mean()
-        return Output(loss, prediction, points_s, points_t)
+        prediction = self.refine(self.moved(features_s, features_t, points_s, points_t, turn)).float()
+        return Output(F.mse_loss(prediction, x_t), prediction, points_s.roll(-turn, 0), points_t)
 
     def moved(
         self,
@@ -103,12 +104,14 @@ class Transporter(nn.Module):
         features_t: Float[Tensor, "b d h w"],
         points_s: Float[Tensor, "b k 2"],
         points_t: Float[Tensor, "b k 2"],
+        turn: int = 0,
     ) -> Float[Tensor, "b d h w"]:
-        """Features of the source, with those of the target at its keypoints."""
+        """Features of the source, `turn` images on in the batch, with those of the target at its keypoints."""
         if self.transport is transport and fits(features_t, features_t.shape[1]):
             from transporter.models.fused.transport import Transport as Fused
 
-            return Fused.apply(features_s, features_t, points_s, points_t, self.sigma)
+            return Fused.apply(features_s, features_t, points_s, points_t, self.sigma, turn)
+        features_s, points_s = features_s.roll(-turn, 0), points_s.roll(-turn, 0)
         height, width = features_t.shape[-2:]
         heat_s = gaussian_heatmaps(points_s, height, width, self.sigma)
         heat_t = gaussian_heatmaps(points_t, height, width, self.sigma)

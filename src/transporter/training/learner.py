@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from transporter.models.convolutions import ASIDE
 from transporter.models.factory import build
+from transporter.models.kernels import ASIDE, kernels_ahead
 from transporter.models.transporter import Output
 from transporter.runs import Checkpoint
 from transporter.training.config import TrainConfig
@@ -83,7 +83,7 @@ class Learner:
         """Forward, backward, Adam. From the first step with a loss or gradient that is not finite, nothing changes."""
         before = [statistic.clone() for statistic in self._statistics]
         self.optimiser.zero_grad(set_to_none=True)
-        with self.hardware.autocast(self.device):
+        with self.hardware.autocast(self.device), kernels_ahead(self.model):
             output: Output = self.parallel(source, target, *([True] if self.config.both_ways else []))
         with ASIDE if self.parallel is self.model else contextlib.nullcontext():  # DDP sends gradients as they come
             output.loss.backward()

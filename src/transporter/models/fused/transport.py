@@ -64,25 +64,27 @@ def union_gradient_kernel(gradient, points, sigmas, out, K, height, width, CELLS
 
 
 @triton.jit
-def transport_kernel(source, target, h_s, h_t, out, rows, C: tl.constexpr, ROWS: tl.constexpr):
+def transport_kernel(source, target, h_s, h_t, out, rows, turn, C: tl.constexpr, ROWS: tl.constexpr):
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
-    at = row * C + tl.arange(0, C)[None, :]
-    s = tl.load(source + at, mask=row < rows, other=0.0).to(tl.float32)
+    channel = tl.arange(0, C)[None, :]
+    other, at = (row + turn) % rows, row * C + channel
+    s = tl.load(source + other * C + channel, mask=row < rows, other=0.0).to(tl.float32)
     t = tl.load(target + at, mask=row < rows, other=0.0).to(tl.float32)
-    a, b = tl.load(h_s + row, mask=row < rows, other=0.0), tl.load(h_t + row, mask=row < rows, other=0.0)
+    a, b = tl.load(h_s + other, mask=row < rows, other=0.0), tl.load(h_t + row, mask=row < rows, other=0.0)
     tl.store(out + at, ((1 - a) * (1 - b) * s + b * t).to(out.dtype.element_ty), mask=row < rows)
 
 
 @triton.jit
 def transport_gradient_kernel(
-    gradient, source, target, h_s, h_t, to_target, to_heat, rows, C: tl.constexpr, ROWS: tl.constexpr
+    gradient, source, target, h_s, h_t, to_target, to_heat, rows, turn, C: tl.constexpr, ROWS: tl.constexpr
 ):  # fmt: skip
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
-    at = row * C + tl.arange(0, C)[None, :]
+    channel = tl.arange(0, C)[None, :]
+    other, at = (row + turn) % rows, row * C + channel
     g = tl.load(gradient + at, mask=row < rows, other=0.0).to(tl.float32)
-    s = tl.load(source + at, mask=row < rows, other=0.0).to(tl.float32)
+    s = tl.load(source + other * C + channel, mask=row < rows, other=0.0).to(tl.float32)
     t = tl.load(target + at, mask=row < rows, other=0.0).to(tl.float32)
-    a, b = tl.load(h_s + row, mask=row < rows, other=0.0), tl.load(h_t + row, mask=row < rows, other=0.0)
+    a, b = tl.load(h_s + other, mask=row < rows, other=0.0), tl.load(h_t + row, mask=row < rows, other=0.0)
     tl.store(to_target + at, (g * b).to(to_target.dtype.element_ty), mask=row < rows)
     flat = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     tl.store(to_heat + flat, tl.sum(g * (t - (1 - a) * s), 1), mask=flat < rows)
@@ -96,7 +98,10 @@ def union(points: Float[Tensor, "b k 2"], sigma: Float[Tensor, ""], h: int, w: i
 
 
 class Transport(torch.autograd.Function):
-    """(1 - H_s) · (1 - H_t) · Φ(x_s) + H_t · Φ(x_t); the source is given, so only the target learns."""
+    """(1 - H_s) · (1 - H_t) · Φ(x_s) + H_t · Φ(x_t); the source is given, so only the target learns.
+
+    Each target's source is `turn` images on, round the batch.
+    """
 
     @staticmethod
     def forward(
@@ -106,14 +111,17 @@ class Transport(torch.autograd.Function):
         source_points: Float[Tensor, "b k 2"],
         target_points: Float[Tensor, "b k 2"],
         sigma: Float[Tensor, ""],
+        turn: int,
     ) -> Float[Tensor, "b d h w"]:
         source, target = (f.contiguous(memory_format=torch.channels_last) for f in (source, target))
         source_points, target_points = source_points.contiguous(), target_points.contiguous()
         (_, channels, h, w), tile = source.shape, TILE // source.shape[1]
         h_s, h_t = union(source_points, sigma, h, w), union(target_points, sigma, h, w)
         moved = torch.empty_like(target)
-        rows = h_s.numel()
-        transport_kernel[(triton.cdiv(rows, tile),)](source, target, h_s, h_t, moved, rows, C=channels, ROWS=tile)
+        rows, ctx.turn = h_s.numel(), turn * h * w
+        transport_kernel[(triton.cdiv(rows, tile),)](
+            source, target, h_s, h_t, moved, rows, ctx.turn, C=channels, ROWS=tile
+        )
         ctx.save_for_backward(source, target, h_s, h_t, target_points, sigma)
         return moved
 
@@ -125,8 +133,8 @@ class Transport(torch.autograd.Function):
         (b, channels, h, w), tile, k = source.shape, TILE // source.shape[1], points.shape[1]
         to_target, to_heat, rows = torch.empty_like(target), torch.empty_like(h_t), h_t.numel()
         transport_gradient_kernel[(triton.cdiv(rows, tile),)](
-            gradient, source, target, h_s, h_t, to_target, to_heat, rows, C=channels, ROWS=tile
+            gradient, source, target, h_s, h_t, to_target, to_heat, rows, ctx.turn, C=channels, ROWS=tile
         )
         to_points = torch.empty_like(points)
         union_gradient_kernel[(b, k)](to_heat, points, sigma, to_points, k, h, w, CELLS=CELLS)
-        return None, to_target, None, to_points, None
+        return None, to_target, None, to_points, None, None
