@@ -2,9 +2,10 @@
 
     python benchmarks/data.py --out results/speed/data.json
 
-Both play the same random policy. The bare emulators throw their frames away; a collection cuts them into trajectories,
-weighs two frames of each against a buffer of full size, and writes what it keeps. It does so in whole segments, each of
-which loads the games anew: that is part of its time. Frames count with frame-skip.
+Both play the same random policy. The bare emulators are ale-py's vector environment as anyone would make it: it shows
+RGB frames of the size that is stored, and they are thrown away. A collection cuts play into trajectories, weighs two
+frames of each against a buffer of full size, and writes what it keeps. It does so in whole segments, each of which
+loads the games anew: that is part of its time. Frames count with frame-skip.
 """
 
 import itertools
@@ -18,14 +19,16 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import tyro
+from ale_py.vector_env import AtariVectorEnv
+from gymnasium.vector import VectorEnv
 
-from transporter.data.collect import SEGMENT, Choice, RandomPlay, fill
+from transporter.data.collect import SEGMENT, Choice, RandomPlay, fill, make_unresized
 from transporter.data.diverse import DiverseBuffer, gray_copy
 from transporter.data.manifest import CollectSettings
 from transporter.data.pairs import PairSet
 from transporter.data.play import halves, offers, trajectories
 from transporter.envs.atari import REPEAT
-from transporter.envs.registry import make_vector
+from transporter.frames import resize
 from transporter.results import Result
 
 PAPER = 11_100  # frames per second on 56 cores
@@ -45,25 +48,19 @@ class Clock:
         return Rate(frames / (time.perf_counter() - self.begun), frames / (time.process_time() - self.used))
 
 
-def bare(game: str, envs: int, size: int, steps: int) -> Rate:
+def bare(env: AtariVectorEnv, steps: int) -> Rate:
     """The emulators alone."""
     rng = np.random.default_rng(0)
-    with closing(make_vector(game, envs, size)) as env:
-        env.reset(seed=0)
-        actions = int(env.single_action_space.n)  # type: ignore[attr-defined]
-        clock = Clock()
-        for _ in range(steps // envs):
-            env.step(rng.integers(actions, size=envs))
-        return clock.rate(steps)
+    env.reset()
+    clock = Clock()
+    for _ in range(steps // env.num_envs):
+        env.step(rng.integers(env.single_action_space.n, size=env.num_envs))
+    return clock.rate(steps)
 
 
-def collection(settings: CollectSettings, choose: Choice) -> Rate:
+def collection(env: VectorEnv, settings: CollectSettings, choose: Choice) -> Rate:
     """The same play into a set on disk."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        PairSet.create(Path(folder) / "set", settings) as writer,
-        closing(make_vector(settings.environment, settings.envs, settings.size)) as env,
-    ):
+    with tempfile.TemporaryDirectory() as folder, PairSet.create(Path(folder) / "set", settings) as writer:
 
         def kept(pairs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
             """What is chosen, at the end of this small set instead of in its place in the large one."""
@@ -76,12 +73,12 @@ def collection(settings: CollectSettings, choose: Choice) -> Rate:
         return clock.rate(settings.budget)
 
 
-def full_buffer(game: str, size: int, held: int, device: str) -> DiverseBuffer:
+def full_buffer(env: VectorEnv, size: int, held: int, device: str) -> DiverseBuffer:
     """Gray copies of real play, told apart by a little noise: as many as the paper's set holds."""
     rng = np.random.default_rng(0)
-    with closing(make_vector(game, 16, size)) as env:
-        played = itertools.islice(offers(trajectories(env, rng, 20), halves, rng), 256)
-        gray = gray_copy(np.stack([offer.pair for offer in played]))
+    with closing(trajectories(env, rng, halves, 20)) as played:
+        some = [np.stack(offer.frames) for offer in itertools.islice(offers(played, halves, rng), 256)]
+    gray = gray_copy(resize(np.stack(some), size, size))
     buffer = DiverseBuffer(held, gray.shape[1], device)
     for start in range(0, held, len(gray)):
         noise = rng.integers(0, 3, gray.shape, dtype=np.uint8)
@@ -102,28 +99,31 @@ def selection(buffer: DiverseBuffer) -> float:
 
 def measure(game: str, size: int, envs: int, segments: int, turns: int, held: int, device: str) -> dict[str, float]:
     """Bare, collected, bare, and again; figures are medians, and ratios are those of neighbours in time."""
-    buffer = full_buffer(game, size, held, device)
     steps = segments * SEGMENT * 100 * envs
     settings = CollectSettings(environment=game, size=size, pairs=steps, budget=steps, envs=envs)
     rows = []
-    for _ in range(turns):
-        before = bare(game, envs, size, steps // 4)
-        made = collection(settings, lambda pairs, rng: buffer.offer(gray_copy(pairs), rng))
-        after = bare(game, envs, size, steps // 4)
-        rows.append((before, made, after))
-        print(
-            f"{game} ×{envs}: bare {before.wall:,.0f}, collected {made.wall:,.0f}, bare {after.wall:,.0f} frames/s",
-            flush=True,
-        )
+    with (
+        closing(AtariVectorEnv(game, envs, img_height=size, img_width=size, grayscale=False, stack_num=1)) as alone,
+        closing(make_unresized(game, envs, size, 0)) as played,
+    ):
+        buffer = full_buffer(played, size, held, device)
+        after = bare(alone, steps // 4)
+        for _ in range(turns):
+            before = after
+            made = collection(played, settings, lambda pairs, rng: buffer.offer(gray_copy(pairs), rng))
+            after = bare(alone, steps // 4)
+            rows.append((before, made, after))
+            rates = [f"{rate.wall:,.0f}" for rate in rows[-1]]
+            print(f"{game} ×{envs}: bare {rates[0]}, collected {rates[1]}, bare {rates[2]} frames/s", flush=True)
     weighed = selection(buffer)
     offered = buffer.round * settings.length * REPEAT  # frames behind a round of pairs
-    alone = median([rate.wall for before, _, after in rows for rate in (before, after)])
+    emulated = median([rate.wall for before, _, after in rows for rate in (before, after)])
     return {
-        "bare frames/s": alone,
+        "bare frames/s": emulated,
         "collected frames/s": median([made.wall for _, made, _ in rows]),
         "ratio": median([2 * made.wall / (before.wall + after.wall) for before, made, after in rows]),
         "ratio of processor time": median([2 * made.cpu / (before.cpu + after.cpu) for before, made, after in rows]),
-        "weighing, share of emulation time": weighed / (offered / alone),
+        "weighing, share of emulation time": weighed / (offered / emulated),
         "times the paper's": median([made.wall for _, made, _ in rows]) / PAPER,
     }
 
@@ -133,8 +133,8 @@ def main(
     game: str = "pong",
     size: int = 128,
     envs: int = 64,
-    segments: int = 2,
-    turns: int = 1,
+    segments: int = 1,
+    turns: int = 2,
     held: int = 100_000,
     device: str | None = None,
 ) -> None:

@@ -17,7 +17,6 @@ from transporter.control.keyqn.config import KeyQNConfig, LearningConfig, Networ
 from transporter.control.keyqn.experiment import Experiment
 from transporter.control.keyqn.observe import Kind
 from transporter.control.keyqn.scores import GAMES
-from transporter.control.keyqn.training import Training
 from transporter.envs import scene
 from transporter.models.blocks import SMALL
 from transporter.models.detector import Detector
@@ -41,7 +40,7 @@ def milliseconds(work: Callable[[], object], times: int) -> float:
 def parts(experiment: Experiment, hardware: Hardware, steps: int) -> dict[str, float]:
     """Milliseconds of an interaction of all agents, and of its parts one by one."""
     begun = time.perf_counter()
-    training = Training(experiment.config, experiment.make_games(), experiment.observer(), hardware)
+    training = experiment.training(hardware)
     walk = training.steps()
     for _ in range(WARM_UP + experiment.config.protocol.first_updates):
         next(walk)

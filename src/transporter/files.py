@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,10 +80,19 @@ def unsealed(record: Any) -> dict[str, Any]:
     """The record without its checksum; ValueError where they do not agree. Records of version 0.1 have none."""
     if not isinstance(record, dict):
         raise ValueError("it is no record")
-    inside = {name: value for name, value in record.items() if name != SEAL}
-    if SEAL in record and record[SEAL] != _checksum(inside):
+    inside = dict(record)
+    seal = take_seal(inside)
+    if seal is not None and seal != _checksum(inside):
         raise ValueError("it has changed since it was written")
     return inside
+
+
+def take_seal(record: dict[str, Any]) -> Any:
+    """The checksum, out of the record; ValueError for one under another name: damage makes no old file of a new one."""
+    for name, value in record.items():
+        if name != SEAL and isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value):
+            raise ValueError("the name of its checksum has changed since it was written")
+    return record.pop(SEAL, None)
 
 
 def _checksum(record: dict[str, Any]) -> str:

@@ -13,8 +13,9 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import safetensors
 import safetensors.torch
@@ -113,6 +114,11 @@ class Run:
                 if number < len(lines):
                     self.warnings.append(f"line {number} of metrics.jsonl is damaged: left out")
         return rows
+
+    def plot(self, what: Literal["training", "tracking"] = "training") -> Any:
+        """Its curves, a figure that shows itself in a notebook and can be saved (report.notebook.Plot)."""
+        # Reports come after runs: by name, as `transporter.plot` itself is fetched.
+        return import_module("transporter").plot(self, what)
 
     def rewind(self, step: int) -> None:
         """Forget what came after `step`, metrics and best checkpoint alike: it will come again."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from transporter.errors import InputError
-from transporter.files import SEAL, replacing
+from transporter.files import SEAL, replacing, take_seal
 
 
 class Stored(NamedTuple):
@@ -39,7 +39,10 @@ def read_tensors(path: Path, what: str = "a file of weights") -> Stored:
         raise InputError(f"{path} {reason}") from None
     except (OSError, ValueError, safetensors.SafetensorError) as error:
         raise InputError(f"{path} is not {what}: {error}") from error
-    expected = head.pop(SEAL, None)
+    try:
+        expected = take_seal(head)
+    except ValueError as error:
+        raise InputError(f"{path} is damaged: {error}") from error
     if expected is not None and expected != checksum(Stored(head, tensors)):
         raise InputError(f"{path} is damaged: it has changed since it was written")
     return Stored(head, tensors)

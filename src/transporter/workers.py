@@ -100,7 +100,8 @@ def side_by_side(
                 waiting.clear()
     finally:
         for one in running:
-            one.process.terminate()
+            one.process.kill()  # what it has written is whole at any moment
+            one.process.join()
 
 
 def _ended(one: _Running[Job]) -> Ended[Job, Any]:
@@ -116,12 +117,13 @@ def _ended(one: _Running[Job]) -> Ended[Job, Any]:
 
 
 def _run(line: _Line, threads: int, pipe: Connection, work: Callable[[Job], Outcome], job: Job) -> None:
-    """A worker's life. Ctrl-C is for the process that started it, without which there is no use in going on."""
+    """A worker's life. Who ends a command often signals all of its processes: that is for the one that started it."""
     import torch
 
     global _line
     _line = line
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -99,6 +100,52 @@ def first_checkpoint() -> Callable[[Path], None]:
             time.sleep(0.005)
 
     return wait
+
+
+@pytest.fixture
+def stopped(started: Callable[..., subprocess.Popen[str]], first_checkpoint, tmp_path: Path) -> Callable[..., Path]:
+    """`transporter … --out run`, asked to stop once it has a checkpoint; it says where its state is, and soon."""
+
+    def stop(*command: str) -> Path:
+        asked = started(*command, "--out", "run", cwd=tmp_path)
+        first_checkpoint(tmp_path / "run")
+        asked.send_signal(signal.SIGINT)
+        since = time.monotonic()
+        said = asked.communicate()[1]
+        assert time.monotonic() - since < 10
+        assert asked.returncode == 130
+        assert said.splitlines()[-1] == "transporter: stopped, state saved in run: run the same command again to go on"
+        return tmp_path / "run"
+
+    return stop
+
+
+@pytest.fixture
+def refused(forked: Transporter, tmp_path: Path) -> Callable[[str, str], None]:
+    """A command that is refused: code 2, one line that says this, and nothing left behind."""
+
+    def refuse(command: str, line: str) -> None:
+        ended = forked(*command.split(), cwd=tmp_path)
+        assert ended.code == 2
+        assert line in ended.err
+        assert len(ended.err.splitlines()) == 1
+        assert "tyro" not in ended.err
+        assert list(tmp_path.iterdir()) == []
+
+    return refuse
+
+
+@pytest.fixture
+def results_page(tmp_path: Path) -> Callable[[str], Path]:
+    """docs/results.md with an old table between the markers of that name."""
+
+    def write(name: str) -> Path:
+        (tmp_path / "docs").mkdir()
+        page = tmp_path / "docs" / "results.md"
+        page.write_text(f"before\n<!-- {name} -->\nold\n<!-- /{name} -->\nafter\n")
+        return page
+
+    return write
 
 
 @pytest.fixture(scope="session")

@@ -56,7 +56,7 @@ BAD = {
     "train sprite": "did you mean sprites",
     "collect Pong!": "did you mean pong",
     "train sprites pong": "one environment at a time",
-    "train {t}/plain": "is a folder: name the video files in it",
+    "train {t}/plain": "is a folder that holds neither videos nor images",
     "train nowhere.mp4": "no such file: nowhere.mp4",
     "track . --model pong": "is a folder, not a video",
     "train sprites --seed 99999999999999999999": "--seed must be at most",
@@ -194,10 +194,11 @@ finally:
     assert time.perf_counter() - since < 5
     assert (ended.returncode, ended.stderr) == (0, "")
     text = re.sub(r"[│╭╮╰╯─]+", " ", ended.stdout)
-    options = list(re.finditer(r"^ +(-h, )?(--[a-z-]+|\[?[A-Z]{2,}\]?)( [^ ].*?)?(  +|\n)", text, re.MULTILINE))
+    one = r"^ {1,3}(-h, )?(--[a-z-]+|\[?[A-Z]{2,}\]?)(, --no-[a-z-]+)?( [^ ].*?)?(  +|\n)"
+    options = list(re.finditer(one, text, re.MULTILINE))
     names = {match[2] for match in options}
     given = set(VERBS[verb].__annotations__) - {"return", "settings"}  # settings: options with a dot, each explained
-    assert {name.strip("-[]").removeprefix("no-").replace("-", "_").lower() for name in names} == {*given, "help"}
+    assert {name.strip("-[]").replace("-", "_").lower() for name in names} == {*given, "help"}
     for match, following in zip(options, [*options[1:], None], strict=True):
         said = text[match.end() : following.start() if following else None].strip()
         assert re.match(r"[A-Za-z].{10}", said, re.DOTALL), (match[2], said)

@@ -2,7 +2,6 @@
 
 import json
 import runpy
-import signal
 import sys
 from pathlib import Path
 
@@ -48,15 +47,9 @@ def test_all_that_it_leaves(explored: Path) -> None:
     assert OptionsAgent.load(run / "options.safetensors").card["frames"] == 1600
 
 
-def test_it_stops_when_asked_and_goes_on_for_longer(started, forked, first_checkpoint, tmp_path: Path) -> None:
+def test_it_stops_when_asked_and_goes_on_for_longer(stopped, forked, tmp_path: Path) -> None:
     command = ["explore", "sprites_control", *SMALL, "--out", "run"]
-    asked = started(*command, "--frames", "40000", cwd=tmp_path)
-    first_checkpoint(tmp_path / "run")
-    asked.send_signal(signal.SIGINT)
-    said = asked.communicate()[1]
-    assert asked.returncode == 130
-    assert said.splitlines()[-1] == "transporter: stopped, state saved in run: run the same command again to go on"
-    saved = Run.open(tmp_path / "run").latest()
+    saved = Run.open(stopped(*command[:-2], "--frames", "40000")).latest()
     assert saved is not None
     frames = 4 * saved.step + 200
     ended = forked(*command, "--frames", str(frames), cwd=tmp_path)
@@ -83,17 +76,12 @@ def test_it_stops_when_asked_and_goes_on_for_longer(started, forked, first_check
         ("reproduce exploration --games pong,pong", "each once"),
     ],
 )
-def test_bad_input_is_one_line_and_leaves_nothing(forked, tmp_path: Path, command: str, line: str) -> None:
-    ended = forked(*command.split(), cwd=tmp_path)
-    assert ended.code == 2
-    assert line in ended.err
-    assert len(ended.err.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
+def test_bad_input_is_one_line_and_leaves_nothing(refused, command: str, line: str) -> None:
+    refused(command, line)
 
 
-def test_the_figure_of_the_paper(forked, tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "results.md").write_text("before\n<!-- exploration -->\nold\n<!-- /exploration -->\nafter\n")
+def test_the_figure_of_the_paper(forked, results_page, tmp_path: Path) -> None:
+    page = results_page("exploration")
     small = [*SMALL[2:], "--games", "sprites_control,pong", "--frames", "400", "--docs", "docs", "--video", "0"]
     ended = forked("reproduce", "exploration", *small, "--out", "out", cwd=tmp_path)
     assert ended.code == 0, ended.err
@@ -101,7 +89,7 @@ def test_the_figure_of_the_paper(forked, tmp_path: Path) -> None:
     assert "pong: controllable mean" in summary["figures"]
     lines = (tmp_path / "out" / "table.md").read_text().splitlines()
     assert lines[2].startswith("| sprites_control | 0 | 0.0 ± 0.0 |")
-    assert "| pong |" in (tmp_path / "docs" / "results.md").read_text()
+    assert "| pong |" in page.read_text()
     assert (tmp_path / "docs" / "exploration.svg").exists()
 
 

@@ -1,14 +1,13 @@
 """transporter keyqn from beginning to end, with a break in between, and what it refuses."""
 
 import json
-import signal
-import time
 from pathlib import Path
 
 import pytest
 import safetensors.torch
 import torch
 
+from transporter.models.zoo import load
 from transporter.runs import Run
 
 # Small enough for seconds: true objects need no detector, and players at random come to their end soon.
@@ -19,7 +18,7 @@ SMALL = ["--observation", "objects", "--seeds", "2",
          "--protocol.evaluation-epsilon", "1"]  # fmt: skip
 
 
-def test_learn_stop_go_on_evaluate(transporter, started, first_checkpoint, tmp_path: Path) -> None:
+def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None:
     command = ["keyqn", "ms_pacman", *SMALL]
     whole = transporter(*command, "--out", "whole", "--json", "table.json", cwd=tmp_path)
     assert whole.code == 0, whole.err
@@ -30,23 +29,16 @@ def test_learn_stop_go_on_evaluate(transporter, started, first_checkpoint, tmp_p
     names = {path.name for path in (tmp_path / "whole").iterdir()}
     assert {"agents", "keyqn.json", "curves.png", "ms_pacman.mp4", "metrics.jsonl"} <= names
 
-    asked = started(*command, "--out", "asked", cwd=tmp_path)
-    first_checkpoint(tmp_path / "asked")
-    asked.send_signal(signal.SIGINT)
-    since = time.monotonic()
-    said = asked.communicate()[1]
-    assert time.monotonic() - since < 10
-    assert asked.returncode == 130
-    assert said.splitlines()[-1] == "transporter: stopped, state saved in asked: run the same command again to go on"
-    assert 100 <= Run.open(tmp_path / "asked").latest().step < 700  # type: ignore[union-attr]
-    assert transporter(*command, "--out", "asked", cwd=tmp_path).code == 0
+    asked = stopped(*command)
+    assert 100 <= Run.open(asked).latest().step < 700  # type: ignore[union-attr]
+    assert transporter(*command, "--out", "run", cwd=tmp_path).code == 0
     for seed in (0, 1):
         one, other = (
             safetensors.torch.load_file(tmp_path / name / "agents" / f"ms_pacman-seed{seed}.safetensors")
-            for name in ("whole", "asked")
+            for name in ("whole", "run")
         )
         assert torch.equal(one["weights"], other["weights"])
-    scores = [json.loads((tmp_path / name / "keyqn.json").read_text())["scores"] for name in ("whole", "asked")]
+    scores = [json.loads((tmp_path / name / "keyqn.json").read_text())["scores"] for name in ("whole", "run")]
     assert scores[0] == scores[1]
 
 
@@ -61,23 +53,38 @@ def test_learn_stop_go_on_evaluate(transporter, started, first_checkpoint, tmp_p
         ("keyqn tetris --observation objects", "tetris has no ground truth to play from"),
         ("keyqn pong --seeds 0", "--seeds must be at least 1"),
         ("keyqn pong --protocol.interactions 0", "interactions and episodes must be at least 1"),
+        ("keyqn pong --learning.batch 0", "transporter: learning: updates, batch, unroll, steps and anneal must be"),
+        ("keyqn pong --in-loop --observation pixels", "pixels have no detector to teach"),
+        ("keyqn pong --eyes.renew 7", "renew must be a multiple of every"),
         ("keyqn pong --model nowhere", "nowhere is neither a shipped model"),
         ("reproduce keyqn --observations cake", "no observation named 'cake': there are keypoints, points, features"),
         ("reproduce keyqn --games pong,pong", "each once"),
         ("reproduce keyqn --games tetris", "no model of tetris is shipped"),
     ],
 )
-def test_bad_input_is_one_line_and_leaves_nothing(forked, tmp_path: Path, command: str, line: str) -> None:
-    ended = forked(*command.split(), cwd=tmp_path)
-    assert ended.code == 2
-    assert line in ended.err
-    assert len(ended.err.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
+def test_bad_input_is_one_line_and_leaves_nothing(refused, command: str, line: str) -> None:
+    refused(command, line)
 
 
-def test_the_table_of_the_paper_with_random_play_beside_it(forked, tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "results.md").write_text("before\n<!-- keyqn -->\nold\n<!-- /keyqn -->\nafter\n")
+def test_a_run_does_not_go_on_with_another_detector(forked, tmp_path: Path) -> None:
+    detector = load("breakout", "cpu")
+    with torch.no_grad():
+        next(detector.net.parameters()).mul_(1.01)
+    detector.save(tmp_path / "other.safetensors")
+    command = ["keyqn", "breakout", "--out", "run", "--seeds", "1", "--device", "cpu", "--video", "0",
+               "--network.hidden", "16", "--network.memory", "8", "--protocol.interactions", "40",
+               "--protocol.first-updates", "50", "--protocol.episodes", "1",
+               "--protocol.evaluation-epsilon", "1"]  # fmt: skip
+    ended = forked(*command, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    again = forked(*command, "--model", "other.safetensors", cwd=tmp_path)
+    assert again.code == 2
+    assert len(again.err.splitlines()) == 1
+    assert "run holds a run with other settings: detectors.breakout.weights " in again.err
+
+
+def test_the_table_of_the_paper_with_random_play_beside_it(forked, results_page, tmp_path: Path) -> None:
+    page = results_page("keyqn")
     options = ["--games", "ms_pacman", "--observations", "random", "--seeds", "2", "--protocol.episodes", "3"]
     ended = forked("reproduce", "keyqn", *options, "--out", "out", "--docs", "docs", cwd=tmp_path)
     assert ended.code == 0, ended.err
@@ -86,6 +93,6 @@ def test_the_table_of_the_paper_with_random_play_beside_it(forked, tmp_path: Pat
     lines = (tmp_path / "out" / "table.md").read_text().splitlines()
     assert lines[0] == "| agent | ms_pacman | mean, human-normalised |"
     assert "| KeyQN (paper) | 999.4 | 0.104 |" in lines
-    document = (tmp_path / "docs" / "results.md").read_text()
+    document = page.read_text()
     assert "KeyQN (paper)" in document
     assert "old" not in document

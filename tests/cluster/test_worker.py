@@ -28,9 +28,10 @@ def role(rows: int) -> Role:
 
 
 def test_chunks_one_after_another_are_what_one_process_would_have_kept() -> None:
-    worker = Worker(role(rows=7))
+    worker = Worker()
+    worker.become(role(rows=7))
     weights = Published(3, [np.full(tuple(p.shape), 0.01, np.float32) for p in worker.network.parameters()])
-    chunks = [worker.play(weights, step=0, at_random=False) for _ in range(3)]
+    chunks = [worker.play(role(rows=7), weights, step=0, at_random=False) for _ in range(3)]
     assert [(c.worker, c.serial, c.version) for c in chunks] == [(1, 0, 3), (1, 1, 3), (1, 2, 3)]
     assert len({c.life for c in chunks}) == 1
     whole = SequenceReplay(4, 30, (16, 16, 3), torch.uint8, 6, torch.device("cpu"))

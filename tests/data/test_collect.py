@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from transporter.data.clips import collect_video, cut
 from transporter.data.collect import Progress, collect
 from transporter.data.manifest import Manifest
 from transporter.data.pairs import CollectSettings, PairSet
-from transporter.data.play import halves, offers, offset, random_play, trajectories
+from transporter.data.play import Draws, halves, offers, offset, random_play, trajectories
+from transporter.envs import atari
 from transporter.envs.registry import make_vector
 from transporter.errors import InputError
 
@@ -52,27 +54,50 @@ class Clock(VectorEnv):
         return np.broadcast_to(shown[:, None, None], (self.num_envs, 8, 8, 3))
 
 
+def ends(lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The first frame and the last."""
+    return np.stack((0 * lengths, lengths - 1), 1)
+
+
 def test_trajectories_end_with_their_episode_or_at_full_length() -> None:
     seen: dict[int, list] = {0: [], 1: []}
-    for trajectory in trajectories(Clock(7, 5), np.random.default_rng(0), length=4, steps=15):
-        copies, episodes, times = np.stack(trajectory.frames)[:, 0, 0].T
-        seen[copies[0]].append((set(episodes.tolist()), times.tolist()))
-    assert seen[0] == [({0}, [0, 1, 2, 3]), ({0}, [4, 5, 6]), ({1}, [0, 1, 2, 3]), ({1}, [4, 5, 6])]
-    # 5 = 4 + 1: the last frame of the episode stands alone.
-    assert seen[1] == [
-        ({0}, [0, 1, 2, 3]),
-        ({0}, [4]),
-        ({1}, [0, 1, 2, 3]),
-        ({1}, [4]),
-        ({2}, [0, 1, 2, 3]),
-        ({2}, [4]),
+    for trajectory in trajectories(Clock(7, 5), np.random.default_rng(0), ends, length=4, steps=15):
+        frames = np.stack(list(trajectory.frames.values()))  # every one may be the last
+        copies, episodes, times = frames[:, 0, 0].T
+        seen[copies[0]].append((set(episodes.tolist()), times.tolist(), trajectory.pairs))
+    long, short = [(0, 3)], [(0, 2)]
+    assert seen[0] == [
+        ({0}, [0, 1, 2, 3], long),
+        ({0}, [4, 5, 6], short),
+        ({1}, [0, 1, 2, 3], long),
+        ({1}, [4, 5, 6], short),
     ]
+    # 5 = 4 + 1: the last frame of the episode stands alone.
+    assert seen[1] == [(({e}, [0, 1, 2, 3], long), ({e}, [4], []))[part] for e in range(3) for part in range(2)]
+
+
+@pytest.mark.parametrize("sample", [halves, offset])
+def test_of_a_trajectory_few_frames_are_kept(sample) -> None:
+    side, copies = 64, 8
+
+    class Large(Clock):
+        def _frames(self):
+            return np.repeat(np.repeat(super()._frames(), side // 8, 1), side // 8, 2)
+
+    tracemalloc.start()
+    for _ in trajectories(Large(*[250] * copies), np.random.default_rng(0), sample, steps=250):
+        pass
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    frame = side * side * 3
+    # 14 of 100 on average; and those of the last two steps, all copies.
+    assert peak < (25 + 4) * copies * frame
 
 
 def test_the_policy_is_uniform_and_follows_its_seed() -> None:
     def actions(seed: int) -> np.ndarray:
         env = Clock(50, 60, 70)
-        list(trajectories(env, np.random.default_rng(seed), steps=1000))
+        list(trajectories(env, np.random.default_rng(seed), halves, steps=1000))
         return np.stack(env.actions)
 
     shares = np.bincount(actions(0).ravel()) / actions(0).size
@@ -85,7 +110,8 @@ def test_the_policy_is_uniform_and_follows_its_seed() -> None:
 def test_pong_played_again_from_its_seed_is_the_same(pong: VectorEnv) -> None:
     # What resuming stands on: a reset with a seed wipes out all that was played before.
     def play(seed: int) -> np.ndarray:
-        return np.stack([t.frames for t in trajectories(pong, np.random.default_rng(seed), length=30, steps=30)])
+        rng = np.random.default_rng(seed)
+        return np.stack([o.frames for o in offers(trajectories(pong, rng, ends, length=30, steps=30), ends, rng)])
 
     first = play(0)
     assert (play(1) != first).any()
@@ -122,10 +148,12 @@ def test_the_next_step_is_played_while_the_last_is_used() -> None:
     env = Emulators(7, 5)
     play = random_play(env, np.random.default_rng(0), steps=10)
     assert [env.playing for _ in play] == [True] * 9 + [False]  # after the last there is none to come
-    ahead = [np.stack(t.frames) for t in trajectories(env, np.random.default_rng(0), length=4, steps=30)]
-    plain = [np.stack(t.frames) for t in trajectories(Clock(7, 5), np.random.default_rng(0), length=4, steps=30)]
-    assert len(ahead) == len(plain)
-    assert all((a == b).all() for a, b in zip(ahead, plain, strict=True))
+
+    def played(env: VectorEnv) -> list:
+        found = trajectories(env, np.random.default_rng(0), halves, length=4, steps=30)
+        return [(t.steps, t.pairs, {time: frame.tolist() for time, frame in t.frames.items()}) for t in found]
+
+    assert played(env) == played(Clock(7, 5))
 
     class Wrapped(VectorWrapper):
         def step(self, actions):
@@ -137,10 +165,10 @@ def test_the_next_step_is_played_while_the_last_is_used() -> None:
 
 def test_offers_keep_the_order_of_time_and_skip_single_frames() -> None:
     rng = np.random.default_rng(0)
-    found = list(offers(trajectories(Clock(5), rng, length=4, steps=50), halves, rng))
+    found = list(offers(trajectories(Clock(5), rng, halves, length=4, steps=50), halves, rng))
     assert len(found) == 10
     for offer in found:
-        (_, episode_s, source), (_, episode_t, target) = offer.pair[:, 0, 0].tolist()
+        (_, episode_s, source), (_, episode_t, target) = np.stack(offer.frames)[:, 0, 0].tolist()
         assert episode_s == episode_t
         assert source in (0, 1)
         assert target in (2, 3)
@@ -148,32 +176,38 @@ def test_offers_keep_the_order_of_time_and_skip_single_frames() -> None:
 
 def test_several_pairs_of_a_trajectory_differ() -> None:
     rng = np.random.default_rng(0)
-    found = list(offers(trajectories(Clock(4), rng, length=4, steps=4, pairs=100), halves, rng))
-    assert sorted(tuple(o.pair[:, 0, 0, 2].tolist()) for o in found) == [(0, 2), (0, 3), (1, 2), (1, 3)]
+    found = list(offers(trajectories(Clock(4), rng, halves, length=4, steps=4, pairs=100), halves, rng))
+    times = [tuple(frame[0, 0, 2].item() for frame in o.frames) for o in found]
+    assert times == [(0, 2), (0, 3), (1, 2), (1, 3)]
 
 
 def test_halves_is_uniform_on_each_half() -> None:
     rng = np.random.default_rng(0)
     counts = np.zeros((5, 5))
     for _ in range(6000):
-        counts[halves(5, rng)] += 1
+        counts[tuple(halves(np.arange(2, 8), rng)[3])] += 1  # a length of 5 among those that were possible
     expected = np.zeros((5, 5))
     expected[:2, 2:] = 1000
     assert abs(counts - expected).max() < 130  # four standard deviations
 
 
-@given(length=st.integers(2, 100), seed=st.integers(0, 2**32))
-def test_samplers_stay_inside_and_never_repeat_a_frame(length: int, seed: int) -> None:
+@given(longest=st.integers(2, 100), pairs=st.integers(1, 3), seed=st.integers(0, 2**32))
+def test_samplers_stay_inside_and_never_repeat_a_frame(longest: int, pairs: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     for sample in (halves, offset):
-        i, j = sample(length, rng)
-        assert 0 <= i < j < length
-        assert sample is halves or 1 <= j - i <= 20
+        draws = Draws(sample, pairs, longest, rng)
+        assert draws.at(1) == []
+        for length in range(2, longest + 1):
+            assert 1 <= len(draws.at(length)) <= pairs
+            for i, j in draws.at(length):
+                assert 0 <= i < j < length
+                assert sample is halves or 1 <= j - i <= 20
+                assert {i, j} <= draws.wanted
 
 
 def test_offset_reaches_every_gap_equally() -> None:
     rng = np.random.default_rng(0)
-    gaps = [j - i for i, j in (offset(100, rng) for _ in range(8000))]
+    gaps = [j - i for _ in range(8000) for i, j in offset(np.array([100]), rng)]
     counts = np.bincount(gaps, minlength=21)
     assert counts[0] == 0
     assert len(counts) == 21
@@ -200,6 +234,40 @@ def test_reward_is_never_looked_at(tmp_path: Path) -> None:
     plain = collect(SETTINGS, tmp_path / "plain")
     blind = collect(SETTINGS, tmp_path / "blind", make_env=lambda *args: NoReward(make_vector(*args)))
     np.testing.assert_array_equal(plain.load_all(), blind.load_all())
+
+
+def test_collected_frames_are_those_of_the_single_game_to_the_bit(tmp_path: Path) -> None:
+    class Watched(VectorWrapper):
+        def step(self, actions):
+            acted.append(int(actions[0]))
+            return self.env.step(actions)
+
+    acted: list[int] = []
+    settings = CollectSettings(environment="pong", size=40, pairs=8, length=15, diverse=False, envs=1)
+    pairs = collect(
+        settings, tmp_path / "set", make_env=lambda *args: Watched(atari.make_vector(*args, noops=0, resized=False))
+    )
+    game = atari.AtariEnv("pong", 40, noops=0)
+    shown = [game.reset(seed=0)[0], *(game.step(action)[0] for action in acted)]
+    for k, (source, target) in enumerate(pairs.load_all()):
+        trajectory = shown[15 * k :][:15]
+        assert any((frame == source).all() for frame in trajectory[:7])
+        assert any((frame == target).all() for frame in trajectory[7:])
+
+
+def test_pong_interrupted_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    settings = CollectSettings(environment="pong", size=32, pairs=64, length=4, budget=3 * 2 * 32 * 4)
+
+    def stop(progress: Progress) -> None:
+        if progress.steps > 300:  # in the second segment, of 256 steps each
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        collect(settings, tmp_path / "stopped", progress=stop)
+    assert Manifest.read(tmp_path / "stopped").segments == 1
+    resumed, whole = collect(settings, tmp_path / "stopped"), collect(settings, tmp_path / "whole")
+    np.testing.assert_array_equal(resumed.load_all(), whole.load_all())
+    assert (tmp_path / "stopped/manifest.json").read_bytes() == (tmp_path / "whole/manifest.json").read_bytes()
 
 
 def test_without_diverse_it_stops_when_full(tmp_path: Path) -> None:

@@ -164,8 +164,8 @@ def test_gray_copy_does_not_depend_on_the_batch(size: int) -> None:
 
 def test_pong_pairs_lie_farther_apart_than_unconditional_ones(pong) -> None:
     rng = np.random.default_rng(0)
-    played = offers(trajectories(pong, rng, length=20, steps=640), halves, rng)
-    gray = gray_copy(np.stack([offer.pair for offer in played]))
+    played = offers(trajectories(pong, rng, halves, length=20, steps=640), halves, rng)
+    gray = gray_copy(np.stack([offer.frames for offer in played]))
     capacity = 48
     assert len(gray) > 4 * capacity
     plain, diverse = DiverseBuffer(capacity, 8192, "cpu"), DiverseBuffer(capacity, 8192, "cpu")

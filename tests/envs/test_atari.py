@@ -138,6 +138,22 @@ def test_the_vector_shows_the_same_frames_but_for_rounding(name: str) -> None:
     vector.close()
 
 
+@pytest.mark.parametrize("name", ["pong", "seaquest", "carnival"])  # carnival's screen is four lines higher
+def test_the_vector_s_screens_give_the_same_frames_to_the_bit(name: str) -> None:
+    single = AtariEnv(name, 84, noops=0)
+    vector = atari.make_vector(name, 2, 84, noops=0, resized=False)
+    expected, _ = single.reset(seed=0)
+    shown, _ = vector.reset(seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(80):
+        np.testing.assert_array_equal(shown[0], single.render())
+        np.testing.assert_array_equal(frames.resize(shown, 84, 84)[1], expected)
+        action = int(rng.integers(single.action_space.n))
+        expected, *_ = single.step(action)
+        shown, *_ = vector.step(np.array([action, action]))
+    vector.close()
+
+
 def test_the_vector_s_seed_is_that_of_its_first_reset() -> None:
     def start(seed: int, given: int | None) -> np.ndarray:
         vector = atari.make_vector("ms_pacman", 4, 32, seed=seed)

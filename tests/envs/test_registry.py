@@ -48,7 +48,8 @@ def test_sizes_and_counts_are_positive() -> None:
 def test_importing_envs_and_naming_a_scene_loads_nothing_heavy() -> None:
     code = (
         "import sys, transporter.envs as e; assert 'ale_py' not in sys.modules;"
-        "e.scene('stack_4'); assert not {'ale_py', 'dm_control', 'av'} & set(sys.modules)"
+        "e.scene('stack_4'); e.make_vector('sprites', 1, 8, resized=False);"
+        "assert not {'ale_py', 'dm_control', 'av'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -59,7 +60,10 @@ def test_made_by_name(name: str) -> None:
     frame, _ = env.reset(seed=0)
     assert frame.shape == (48, 48, 3)
     assert env.truth().centres.shape == (len(envs.scene(name).objects), 2)
-    vector = envs.make_vector(name, 2, 48, seed=0)
-    frames, _ = vector.reset()
-    assert frames.shape == (2, 48, 48, 3)
-    vector.close()
+    own = (210, 160) if name == "pong" else (48, 48)
+    for resized, shape in ((True, (48, 48)), (False, own)):
+        vector = envs.make_vector(name, 2, 48, seed=0, resized=resized)
+        frames, _ = vector.reset()
+        assert frames.shape == (2, *shape, 3)
+        assert vector.observation_space.contains(frames)
+        vector.close()

@@ -2,7 +2,7 @@
 
 pytest tests/faults                    # the fast part, which is in `make test`
 pytest tests/faults --whole            # all of it: `make faults`
-pytest tests/faults --whole --minutes 1    # with less time for fuzzing and the soak
+pytest tests/faults --whole --minutes 1    # … with less time for fuzzing and the soak
 """
 
 import json
@@ -12,17 +12,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from transporter.files import write_text
 from transporter.results import Result
 from transporter.tensors import checksum, read_tensors
 
-RESULTS = Path(__file__).parents[2] / "results" / "faults"
+RESULTS = Path(__file__).parents[2] / "results" / "faults"  # table.py makes a table of them
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -166,14 +166,14 @@ def beside_data(tmp_path: Path, data: Whole) -> Path:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """Everything in a folder, hidden files too; metrics without the one column that time decides."""
+    """Everything in a folder, hidden files too; metrics without the columns that time decides."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.name != "lock":
             kept = path.read_bytes()
             if path.name == "metrics.jsonl":
                 rows = [json.loads(line) for line in kept.splitlines()]
-                kept = json.dumps([{k: v for k, v in row.items() if k != "steps_per_second"} for row in rows]).encode()
+                kept = json.dumps([{k: v for k, v in row.items() if "per_second" not in k} for row in rows]).encode()
             if path.suffix == ".safetensors":  # its head has no order
                 kept = checksum(read_tensors(path)).encode()
             found[str(path.relative_to(folder))] = kept
@@ -193,6 +193,33 @@ def same_files() -> Callable[..., None]:
     return compare
 
 
+@pytest.fixture(scope="session")
+def alive() -> Callable[[int], bool]:
+    """Whether a process still runs; one that only waits to be counted does not."""
+
+    def look(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except OSError:
+            return False
+
+    return look
+
+
+@pytest.fixture(scope="session")
+def descendants() -> Callable[[int], list[int]]:
+    """The processes that a process has started, those that they have started, and so on."""
+
+    def find(pid: int) -> list[int]:
+        found = []
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):  # a thread may end while one looks
+                found += [int(child) for child in task.read_text().split()]
+        return found + [deeper for child in found for deeper in find(child)]
+
+    return find
+
+
 Record = Callable[..., None]
 
 
@@ -209,13 +236,5 @@ def record(scale: Scale) -> Record:
             seconds = round(time.monotonic() - since, 1)
             details = {"seconds since the suite began": seconds}
             Result(part, kept[part], vars(scale), {}, details, "cpu", "make faults").write(RESULTS / f"{part}.json")
-            write_text(RESULTS / "table.md", table())
 
     return note
-
-
-def table() -> str:
-    """All parts that have been measured, one row a figure."""
-    parts = sorted(RESULTS.glob("*.json"), key=lambda path: int(path.name.split("-")[0]))
-    rows = [f"| {p.stem} | {n} | {v:g} |" for p in parts for n, v in json.loads(p.read_text())["figures"].items()]
-    return "\n".join(["| part | figure | value |", "|---|---|---:|", *rows]) + "\n"

@@ -1,6 +1,7 @@
 """Files of every released version open in this one, and mean the same; a file from the future says that it is one.
 
-`files/v1` was written by version 0.1: a data set of 32 pairs, a training run of 12 steps, its detector, and an agent.
+`files/v1` was written by version 0.1: a data set of 32 pairs, a training run of 12 steps, its detector, and an agent
+of each kind: KeyQN's, and options.
 A version that writes files differently adds a folder of its own, and leaves the others as they are.
 """
 
@@ -14,6 +15,7 @@ import safetensors
 import safetensors.torch
 
 from transporter.control.keyqn.agent import KeyQN
+from transporter.control.options.agent import OptionsAgent
 from transporter.data.pairs import PairSet
 from transporter.errors import InputError
 from transporter.models.zoo import load
@@ -50,6 +52,14 @@ def test_everything_opens_and_means_the_same(files: Path, record) -> None:
     )  # halves
     agent = KeyQN.load(files / "agent.safetensors", "cpu")
     assert agent.card["environment"] == "ms_pacman"
+    options = OptionsAgent.load(files / "options.safetensors", "cpu")
+    weights = sum(float(t.double().abs().sum()) for t in options.network.state_dict().values())
+    assert weights == pytest.approx(expected["options"]["weights"], rel=1e-9)
+    player = options.player()
+    first, *others = frames
+    acted = [player(first, keypoint=1, direction=2), *(player(frame) for frame in others)]
+    assert [int(each.best[0]) for each in acted] == expected["options"]["actions"]
+    np.testing.assert_allclose(options.detector(frames), expected["points"], atol=2e-2)
     record("10-versions", versions_that_open=len(VERSIONS))
 
 
@@ -84,13 +94,14 @@ def future(path: Path) -> None:
         ("data/manifest.json", lambda files: PairSet.open(files / "data")),
         ("model.safetensors", lambda files: load(files / "model.safetensors")),
         ("agent.safetensors", lambda files: KeyQN.load(files / "agent.safetensors")),
+        ("options.safetensors", lambda files: OptionsAgent.load(files / "options.safetensors")),
     ],
 )
 def test_a_file_from_the_future_says_so(files: Path, name: str, read, record) -> None:
     future(files / name)
     with pytest.raises(InputError, match="newer"):
         read(files)
-    record("10-versions", files_from_the_future_that_say_so=4)
+    record("10-versions", files_from_the_future_that_say_so=5)
 
 
 def test_a_checkpoint_from_the_future_is_named_and_not_guessed_at(files: Path) -> None:

@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transporter.runs import Run
-
 LIVES = 8  # of one run, at most: then it is left alone to end
 LONGEST = 120  # seconds that a moment may keep one waiting
 
@@ -36,6 +34,8 @@ class Survivor:
             if not self._wait(life, folder, moment):
                 return  # it came to its end before its moment
             killed = life.kill()
+            if killed.code == 0:
+                return  # or between its moment and the kill
             assert killed.code == -9, killed.err
             self.kills += 1
             self.inside += bool(list(folder.glob("*/.step-*.part")))
@@ -78,7 +78,7 @@ def test_training(start, trained, beside_data, same_files, scale, record) -> Non
     survivor.live(scale.save_kills, in_a_save(survivor.rng))
     for folder in survivor.folders:
         same_files(folder, trained.path)
-    assert survivor.inside >= scale.save_kills // 2  # the others came just after it
+    assert survivor.inside >= (10 if scale.whole else 1)  # the others came just after it
     record("1-killed", train_kills=survivor.kills, train_kills_inside_a_save=survivor.inside,
            trainings_equal_to_the_bit=len(survivor.folders))  # fmt: skip
 
@@ -123,8 +123,7 @@ EXPLORE = ["explore", "sprites_control", "--frames", "800", "--video", "0", "--n
 
 
 @pytest.mark.timeout(1200)
-def test_exploring(start, tmp_path, scale, record) -> None:
-    """Its replay is filled anew after a break, so it goes on, but not to the bit."""
+def test_exploring(start, tmp_path, same_files, scale, record) -> None:
     if not scale.explore_kills:
         pytest.skip("takes a minute: in the whole suite")
     since = time.monotonic()
@@ -132,9 +131,8 @@ def test_exploring(start, tmp_path, scale, record) -> None:
     assert ended.code == 0, ended.err
     survivor = Survivor(start, EXPLORE, tmp_path, time.monotonic() - since)
     survivor.live(scale.explore_kills)
-    steps = [[row["step"] for row in Run.open(tmp_path / "whole").metrics()]]
     for folder in survivor.folders:
         assert (folder / "exploration.json").exists()
-        steps.append([row["step"] for row in Run.open(folder).metrics()])
-    assert all(each == steps[0] for each in steps)  # every row once
-    record("1-killed", explore_kills=survivor.kills, explorations_that_went_on=len(survivor.folders))
+        # Options, all that was logged, and in the last checkpoint both learners, their replay and chance.
+        same_files(folder, tmp_path / "whole", ("options.safetensors", "checkpoints", "metrics.jsonl"))
+    record("1-killed", explore_kills=survivor.kills, explorations_equal_to_the_bit=len(survivor.folders))

@@ -12,7 +12,7 @@ import torch
 
 from transporter.data.collect import collect
 from transporter.data.manifest import CollectSettings
-from transporter.data.pairs import PairSet
+from transporter.data.pairs import CHUNK, PairSet
 from transporter.errors import InputError
 from transporter.models.blocks import TINY
 from transporter.models.zoo import load
@@ -29,11 +29,12 @@ class Found(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A kind of file, how it is read, and whether there is one before to fall back to."""
+    """A kind of file, how it is read, whether there is one before to fall back to, and what may change unnoticed."""
 
     files: list[Path]
     read: Callable[[], Found]
     falls_back: bool
+    unread: frozenset[Path] = frozenset()  # files that hold bytes which no reader uses
 
 
 def flat(tensors: dict[str, torch.Tensor]) -> bytes:
@@ -79,17 +80,21 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kept]:
     detector.save(exported)
     checkpoint = sorted((root / "run" / "checkpoints").iterdir())[-1]
     data = [path for path in (root / "data").rglob("*") if path.is_file() and path.name != "lock"]
+    # Chunks all of whose pairs were overwritten (`verify` reads them), and what zarr says for others: names, more rows.
+    live = {f"{row // CHUNK}.0.0.0.0" for row in PairSet.open(root / "data").manifest.live.tolist()}
+    unread = frozenset(path for path in data if path.name not in {"manifest.json", *live})
     return {
         "checkpoint": Kept(sorted(checkpoint.iterdir()), lambda: read_run(root / "run"), True),
         "the run that a detector comes from": Kept(
             sorted(checkpoint.iterdir()), lambda: read_detector(root / "run"), True
         ),
         "settings of a run": Kept([root / "run" / "run.json"], lambda: read_run(root / "run"), False),
-        "data set": Kept(data, lambda: read_pairs(root / "data"), False),
+        "data set": Kept(data, lambda: read_pairs(root / "data"), False, unread),
         "weights and card": Kept([exported], lambda: read_detector(exported), False),
     }
 
 
+UNREAD = "no one reads there"
 KINDS = ["checkpoint", "the run that a detector comes from", "settings of a run", "data set", "weights and card"]
 
 
@@ -101,13 +106,13 @@ def attempt(read: Callable[[], Found]) -> Found | InputError:
 
 
 def harm(kind: Kept, times: int, seed: int, change: Callable[[bytes, np.random.Generator], bytes]) -> dict[str, int]:
-    """Change one file at a time and read: told, or unharmed because it does not matter. All else is a failure."""
+    """Change one file at a time and read: told, or unharmed where no one reads. All else is a failure."""
     rng = np.random.default_rng(seed)
     whole = kind.read()
     assert not whole.told
     sizes = np.array([max(1, path.stat().st_size) for path in kind.files])
     chances = (sizes**0.5) / (sizes**0.5).sum()  # large files more often, small ones often enough
-    ended = {"refused": 0, "fell back": 0, "unharmed": 0}
+    ended = {"refused": 0, "fell back": 0, UNREAD: 0}
     for _ in range(times):
         path = kind.files[rng.choice(len(sizes), p=chances)]
         before = path.read_bytes()
@@ -120,8 +125,9 @@ def harm(kind: Kept, times: int, seed: int, change: Callable[[bytes, np.random.G
             ended["refused"] += 1
         else:
             assert found.told or found == whole, f"{path.name} was changed, and used in silence"
+            assert found.told or path in kind.unread, f"{path.name} was changed, and no one noticed"
             assert kind.falls_back or not found.told
-            ended["fell back" if found.told else "unharmed"] += 1
+            ended["fell back" if found.told else UNREAD] += 1
     assert kind.read() == whole
     return ended
 
@@ -140,7 +146,6 @@ def flip(data: bytes, rng: np.random.Generator) -> bytes:
 @pytest.mark.parametrize("name", KINDS)
 def test_cut_short(name: str, kept: dict[str, Kept], scale, record) -> None:
     ended = harm(kept[name], -(-scale.truncations // len(KINDS)), 1, cut)
-    assert ended["unharmed"] <= ended["refused"] + ended["fell back"]
     record("3-damage", **{f"{name}, cut: {way}": count for way, count in ended.items()})
 
 
@@ -148,5 +153,4 @@ def test_cut_short(name: str, kept: dict[str, Kept], scale, record) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_one_bit_flipped(name: str, kept: dict[str, Kept], scale, record) -> None:
     ended = harm(kept[name], -(-scale.flips // len(KINDS)), 2, flip)
-    assert ended["unharmed"] <= 0.3 * sum(ended.values())  # spaces, names that no one reads, rows that were overwritten
     record("3-damage", **{f"{name}, a bit flipped: {way}": count for way, count in ended.items()})

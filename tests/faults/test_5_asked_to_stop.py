@@ -18,6 +18,16 @@ KEYQN = ["keyqn", "ms_pacman", "--observation", "objects", "--seeds", "1", "--de
          "--protocol.interactions", "5000", "--video", "0", "--out"]  # fmt: skip
 
 
+EXPLORE = ["explore", "sprites_control", "--frames", "10000000", "--video", "0", "--network.hidden", "16",
+           "--network.memory", "8", "--network.layers", "8", "8", "4", "--learning.batch", "2",
+           "--learning.unroll", "4", "--learning.burn-in", "2", "--acting.players", "4", "--acting.warm-up", "8",
+           "--acting.replay", "400", "--eyes.size", "32", "--eyes.batch", "4", "--eyes.offset", "5", "--eyes.tiny",
+           "--log-every", "40", "--checkpoint-every", "40", "--device", "cpu", "--out"]  # fmt: skip
+REPRODUCE = ["reproduce", "tracking", "--domains", "sprites", "--methods", "transporter", "--seeds", "2",
+             "--steps", "100000", "--preset", "tiny", "--data", "sets", "--frames", "220", "--workers", "2",
+             "--device", "cpu", "--out", "results", "--runs"]  # fmt: skip
+
+
 def wait_for(folder: Path, files: str) -> None:
     deadline = time.monotonic() + 60
     while not list(folder.glob(files)):
@@ -25,22 +35,24 @@ def wait_for(folder: Path, files: str) -> None:
         time.sleep(0.002)
 
 
-def stopped(life, number: int) -> tuple[float, int, str]:
-    """Seconds until it has ended, its exit code, and its last line."""
+def stopped(life, number: int, everyone: bool = False) -> tuple[float, int, str]:
+    """Seconds until it has ended, its exit code, and its last line; it alone hears, or all that it has started too."""
     since = time.monotonic()
-    life.signal(number)
+    os.killpg(life.pid, number) if everyone else life.signal(number)
     ended = life.end()
     assert "Traceback" not in ended.err
+    assert "failed" not in ended.err
     return time.monotonic() - since, ended.code, ended.line
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)])
-@pytest.mark.parametrize("verb", ["train", "collect", "keyqn"])
+@pytest.mark.parametrize("verb", ["train", "collect", "keyqn", "explore"])
 def test_asked_once(start, trained, data, beside_data, same_files, verb: str, number: int, code: int, record) -> None:
     command, marks, whole = {
         "train": (trained.command, "checkpoints/step-*", trained),
         "collect": (data.command, "pairs/1.0.0.0.0", data),
         "keyqn": (KEYQN, "checkpoints/step-*", None),
+        "explore": (EXPLORE, "checkpoints/step-*", None),
     }[verb]
     life = start(*command, "new", cwd=beside_data)
     wait_for(beside_data / "new", marks)
@@ -54,6 +66,31 @@ def test_asked_once(start, trained, data, beside_data, same_files, verb: str, nu
         assert start(*command, "new", cwd=beside_data).end().code == 0
         same_files(beside_data / "new", whole.path)
     record("5-asked-to-stop", **{f"{verb}, seconds to stop ({code})": round(seconds, 2)})
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)])
+@pytest.mark.parametrize("everyone", [False, True], ids=["it alone", "all of its processes"])
+def test_a_reproduction(
+    start, data, tmp_path: Path, alive, descendants, everyone: bool, number: int, code: int, scale, record
+) -> None:
+    """A terminal tells all processes of a command, and so do those who run it for others."""
+    if not scale.whole:
+        pytest.skip("processes that train take long to start: in the whole suite")
+    (tmp_path / "sets").mkdir()
+    (tmp_path / "sets" / "sprites").symlink_to(data.path)
+    life = start(*REPRODUCE, "runs", cwd=tmp_path)
+    runs = [tmp_path / "runs" / f"sprites-transporter-seed{seed}" for seed in (0, 1)]
+    for run in runs:
+        wait_for(run, "metrics.jsonl")
+    workers = descendants(life.pid)
+    seconds, ended, line = stopped(life, number, everyone)
+    assert seconds < SOON
+    assert ended == code
+    assert line == "transporter: stopped, state saved in runs: run the same command again to go on"
+    assert all(Run.open(run).latest() is not None for run in runs)
+    assert not any(alive(pid) for pid in workers)
+    who = "all" if everyone else "one"
+    record("5-asked-to-stop", **{f"reproduce, seconds to stop ({code}, {who} told)": round(seconds, 2)})
 
 
 def test_asked_twice(start, trained, beside_data, same_files, record) -> None:

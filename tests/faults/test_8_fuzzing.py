@@ -135,7 +135,7 @@ def test_fuzzing_the_video_reader(tmp_path: Path, scale, record) -> None:
                 assert seen.image.dtype == np.uint8
 
     tried = hammer(scale.fuzz_seconds, st.tuples(st.sampled_from(list(good)), edits), check)
-    record("8-hostile", videos_tried=tried)
+    record("8-fuzzing", videos_tried=tried, minutes_for_each=round(scale.fuzz_seconds / 60, 1))
 
 
 @pytest.mark.timeout(1500)
@@ -161,7 +161,7 @@ def test_fuzzing_the_opener_of_data_sets(files: Path, scale, record) -> None:
         finally:
             (folder / name).write_bytes(good[name])
 
-    record("8-hostile", data_sets_tried=hammer(scale.fuzz_seconds, by_bytes | by_value, check))
+    record("8-fuzzing", data_sets_tried=hammer(scale.fuzz_seconds, by_bytes | by_value, check))
 
 
 @pytest.mark.timeout(1500)
@@ -185,7 +185,7 @@ def test_fuzzing_weights_and_their_cards(files: Path, scale, record) -> None:
         detector = load(path, "cpu")
         assert np.isfinite(detector(np.zeros((1, 8, 8, 3), np.uint8))).all()
 
-    record("8-hostile", weights_tried=hammer(scale.fuzz_seconds, by_bytes | by_value, check))
+    record("8-fuzzing", weights_tried=hammer(scale.fuzz_seconds, by_bytes | by_value, check))
 
 
 @pytest.mark.timeout(1500)
@@ -210,4 +210,4 @@ def test_fuzzing_settings(files: Path, scale, record) -> None:
                 parse(replaced(good, where, value))
 
     values = st.tuples(st.sampled_from([*parsers, "run"]), st.floats(0, 1), json_values)
-    record("8-hostile", settings_tried=hammer(scale.fuzz_seconds, values, check))
+    record("8-fuzzing", settings_tried=hammer(scale.fuzz_seconds, values, check))

@@ -19,6 +19,7 @@ import safetensors.torch
 import torch
 
 from transporter.control.keyqn.agent import KeyQN
+from transporter.control.options.agent import OptionsAgent
 from transporter.data.limits import unpacked_size
 from transporter.data.pairs import CHUNK, PairSet
 from transporter.envs.images import Images
@@ -116,6 +117,7 @@ PLACES: dict[str, tuple[Callable[[Path, bytes], None], Callable[[Path], object]]
     "weights": (put("model.safetensors"), lambda files: load(files / "model.safetensors")),
     "torch's own format": (lambda f, h: of_torch(f / "model.pt", h), lambda files: load(files / "model.pt")),
     "an agent": (put("agent.safetensors"), lambda files: KeyQN.load(files / "agent.safetensors")),
+    "options": (put("options.safetensors"), lambda files: OptionsAgent.load(files / "options.safetensors")),
     "settings of a run": (put("run/run.json"), lambda files: load(files / "run")),
     "a checkpoint": (in_a_checkpoint, lambda files: load(files / "run")),
     "state of a checkpoint": (put("run/checkpoints/step-0000000012/state.json"), lambda files: load(files / "run")),

@@ -38,3 +38,24 @@ def test_a_keypoint_on_something_that_changes_but_stays_is_not_alive() -> None:
     found = health(source, target, points, points)
     assert found.change[0] > 2
     assert not found.alive[0]
+
+
+def test_a_keypoint_follows_a_thing_or_lets_things_pass_under_it() -> None:
+    """Two kinds of squares go by: one keypoint stays with the first, the other sits where both pass."""
+    generator = torch.Generator().manual_seed(0)
+    pairs, size = 200, 32
+    frames = torch.zeros(2, pairs, size, size, 3, dtype=torch.uint8)
+    cells = torch.randint(3, size - 3, (2, pairs, 2), generator=generator)  # columns of both things
+    for side in range(2):
+        for pair in range(pairs):
+            red, green = cells[side, pair].tolist()
+            frames[side, pair, 13:16, red - 1 : red + 2, 0] = 255
+            frames[side, pair, 16:19, green - 1 : green + 2, 1] = 255
+    columns = cell_centres(size)[cells[..., 0]]
+    on = torch.stack((columns, torch.full_like(columns, cell_centres(size)[14].item())), dim=-1)
+    window = torch.zeros(pairs, 2)
+    window_moves = window + 0.05 * torch.randn(2, pairs, 2, generator=generator)
+    points = torch.stack((on, window_moves), dim=2)
+    found = health(*frames, *points)
+    assert found.follows[0] > 0.5
+    assert found.follows[1] < 0.2

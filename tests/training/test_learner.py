@@ -59,7 +59,8 @@ def test_the_kernels_of_a_gpu_give_the_gradients_of_plain_layers(shape: Shape, b
     for name, ours in fast.model.named_parameters():
         if name in expected:  # some are zero but for rounding, as that of a bias before a softmax
             scale = max(expected[name].abs().max().item(), 1e-3 * largest)
-            torch.testing.assert_close(ours.grad.cpu(), expected[name], rtol=0.01, atol=0.01 * scale, msg=name)
+            off = (ours.grad.cpu() - expected[name]).abs().max().item() / scale
+            assert off < 0.01, f"{name}: {off:.4f} of its largest"
 
 
 @needs_gpu

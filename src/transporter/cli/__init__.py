@@ -94,7 +94,7 @@ def _parsed(arguments: list[str]) -> Callable[[], None]:
                 prog=prog,
                 description=DESCRIPTION if verbs is VERBS else None,
                 args=arguments or ["--help"],
-                config=(tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName),
+                config=(tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName),
             )
     except SystemExit as end:
         if end.code in (0, None):
@@ -117,7 +117,8 @@ def _one_line(box: str) -> str:
     inside = re.sub(r"\x1b\[[0-9;]*m", "", box).replace("│", "").splitlines()[1:-1]
     sections = re.split(r"─{5,}", " ".join(line for line in inside if "╰" not in line))
     said = [" ".join(section.split()).partition(" Got errors:")[0] for section in sections]
-    return " ".join(part for part in said if not part.startswith(("For full helptext", "Argument helptext")))
+    line = " ".join(part for part in said if not part.startswith(("For full helptext", "Argument helptext")))
+    return re.sub(r"^Error parsing __tyro-dummy-inner__\.(settings\.)?(\S+):", r"\2:", line)  # a name of the parser's
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:

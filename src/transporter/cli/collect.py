@@ -34,14 +34,14 @@ def collect(
     """Make a set of frame pairs to train on: from random play, or from video files. Run again to go on.
 
     Args:
-        source: An environment (pong, stack_4, sprites, any Atari game) or video files.
+        source: An environment (pong, stack_4, sprites, any Atari game), video files, or a folder of videos or images.
         out: Folder of the data set; by default data/NAME, after the environment or the first video.
         pairs: How many pairs the set holds (the paper: 100,000).
         budget: Environment steps to play; by default as many as fill the set twice (the paper: 10,000,000).
         size: Frames are stored size × size.
         sampler: halves: one frame from each half of a trajectory; offset: two frames up to max-offset steps apart.
         max_offset: Largest distance in time for --sampler offset.
-        diverse: Take the first pairs that come; otherwise, once full, unusual pairs overwrite usual ones (Appendix B).
+        diverse: Once full, let unusual pairs overwrite usual ones (Appendix B); else the first that come stay.
         envs: Copies of the environment that play at once.
         rate: Frames taken from each second of a video.
         seed: Decides every random choice.
@@ -83,25 +83,40 @@ def name_of(source: list[str]) -> str:
         return scene(source[0]).name
     if not files:
         raise InputError(f"one environment at a time, not {', '.join(source)}")
-    for part in map(Path, source):
-        if part.is_dir():
-            raise InputError(f"{part} is a folder: name the video files in it")
-        if not part.is_file():
-            raise InputError(f"no such file: {part}")
+    files_of(source)
     return "video"
 
 
+def files_of(source: list[str]) -> list[Path]:
+    """Videos and folders of images; a folder of videos stands for all that are in it."""
+    from transporter.envs.images import images_in, videos_in
+
+    found: list[Path] = []
+    for part in map(Path, source):
+        if part.is_dir():
+            inside = [part] if images_in(part) else videos_in(part)
+            if not inside:
+                raise InputError(f"{part} is a folder that holds neither videos nor images")
+            found += inside
+        elif part.is_file():
+            found.append(part)
+        else:
+            raise InputError(f"no such file: {part}")
+    return found
+
+
 def _looks_like_a_file(part: str) -> bool:
-    """Names of environments have neither dots nor slashes; a folder may well be named like one."""
+    """Names of environments have neither dots nor slashes; a folder may well be named like one: then say ./pong."""
     return "." in part or os.sep in part or Path(part).is_file()
 
 
 def label_of(source: list[str]) -> str:
-    """A name for what is made from a source: the environment's, or the first video's."""
+    """A name for what is made from a source: the environment's, or the first video's or folder's."""
     if name_of(source) != "video":
         return source[0]
     more = f"-and-{len(source) - 1}-more" if len(source) > 1 else ""
-    return Path(source[0]).stem + more
+    first = Path(source[0])
+    return (first.stem or first.resolve().stem) + more  # a folder may be given as "."
 
 
 def collect_with_bar(
@@ -120,7 +135,7 @@ def collect_with_bar(
             shown.at(p.steps, f"{p.pairs:,} pairs", total=p.of)
 
         if settings.environment == "video":
-            found = collect_video(settings, [Path(part) for part in source], path, progress, device)
+            found = collect_video(settings, files_of(source), path, progress, device)
         else:
             found = collect_play(settings, path, progress, device=device)
         shown.at(found.manifest.steps, f"{len(found):,} pairs", total=found.manifest.steps)

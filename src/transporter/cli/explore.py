@@ -55,8 +55,8 @@ def explore(
         video: Seconds of a clip of play, the most controllable keypoint a triangle; 0: none.
         evaluate_every: Frames between evaluations.
         log_every: Frames between rows of metrics.jsonl.
-        checkpoint_every: Frames between checkpoints. They hold all that was learnt, but not the replay, which is
-            filled anew after a break.
+        checkpoint_every: Frames between checkpoints. They hold all that was learnt; on a CPU also a replay of up to a
+            gigabyte, and all games begin anew with them. Any other replay is filled anew after a break.
         device: auto (the GPU where there is one), cpu, cuda or cuda:N.
         ray: Play in processes of their own: the address of a Ray cluster, or `local` to start one on this machine
             (needs the extra ray). By default everything is in this process.

@@ -35,6 +35,7 @@ def keyqn(
     video: int = 60,
     log_every: int = 1_000,
     checkpoint_every: int = 25_000,
+    in_loop: bool = False,
     device: str = "auto",
     compile: bool = False,
     settings: Settings = KeyQNConfig(),  # noqa: B008
@@ -54,6 +55,7 @@ def keyqn(
         video: Seconds of a clip of each game's best agent at play, with its keypoints; 0: none.
         log_every: Interactions between rows of metrics.jsonl.
         checkpoint_every: Interactions between checkpoints, to go on from after a crash; 0: only when asked to stop.
+        in_loop: Each agent's Transporter keeps learning, from the agent's own frames.
         device: auto (the GPU where there is one), cpu, cuda or cuda:N.
         compile: torch.compile the memory's arithmetic.
         settings: What decides an agent.
@@ -67,8 +69,8 @@ def keyqn(
     check_games(game, observation)
     detectors = {} if observation in ("objects", "pixels") else detectors_for(game, model or [], device)
     chosen = tuple(range(first_seed, first_seed + seeds))
-    experiment = Experiment(tuple(game), chosen, observation, settings, detectors)
-    path = out or Path("runs") / f"keyqn-{'-'.join(game)}-{observation}"
+    experiment = Experiment(tuple(game), chosen, observation, settings, detectors, in_loop)
+    path = out or Path("runs") / f"keyqn-{'-'.join(game)}-{observation}{'-in-loop' * in_loop}"
     carry_out(experiment, path, Hardware(device, compile=compile), log_every, checkpoint_every, video)
     if json is not None:
         from transporter.files import write_text
@@ -174,23 +176,34 @@ def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware"
 
     from transporter.cli.console import bar
     from transporter.control.keyqn import experiment as of
+    from transporter.control.keyqn.measure import measure
     from transporter.results import Result
 
     path = result_file(run.path)
     if not path.exists():
         total = experiment.config.protocol.episodes * len(experiment.agents)
         with bar(f"evaluate {' '.join(experiment.games)}", total, "episodes") as shown:
-            scores = of.measure(experiment, run, hardware, of.Notices(evaluated=shown.at))
+            scores = measure(experiment, run, hardware, shown.at)
         rows = run.metrics()
         Result(
             name=f"keyqn {experiment.kind}",
             figures={**of.figures(scores), "training seconds": round(of.seconds(rows), 1)},
-            config={**experiment.config.to_json(), "observation": experiment.kind},
+            config={
+                **experiment.config.to_json(),
+                "observation": experiment.kind,
+                "detectors learnt from": learnt_from(experiment),
+            },
             seeds={"agents": list(experiment.seeds)},
             details={"scores": scores, "curves": of.curves(rows, len(experiment.agents))},
             device=str(hardware.resolve()),
         ).write(path)
     return reader.loads(path.read_text(encoding="utf-8"))
+
+
+def learnt_from(experiment: "Experiment") -> dict[str, str]:
+    """What the detectors saw before the interactions that are counted, and whether they learnt from those, too."""
+    also = ", then the agent's own frames" if experiment.in_loop else ""
+    return {name: f"{d.card.get('data', 'its card does not say')}{also}" for name, d in experiment.detectors.items()}
 
 
 def show(experiment: "Experiment", result: "Json") -> None:

@@ -105,6 +105,7 @@ def parts(device: str) -> "Parts":
     """The rooms that a report may not enter, handed in."""
     from functools import cache
 
+    from transporter.control.keyqn.scores import published
     from transporter.envs import make, names
     from transporter.models.zoo import load, run_meant, shipped
     from transporter.report.studio.parts import ModelName, Parts
@@ -119,11 +120,16 @@ def parts(device: str) -> "Parts":
         detector = load(source, device)
         return _loaded(detector, _painter(run, device) if run else None)
 
+    def marks(game: str) -> "dict[str, float]":
+        known = {name: published(name, game) for name in ("random", "KeyQN (paper)", "human")}
+        return {name: score for name, score in known.items() if score is not None}
+
     return Parts(
         shipped=shipped_names,
         load=loaded,
         make=make,
         games=cache(names),
+        marks=marks,
         tracker=(sys.executable, "-m", "transporter.cli.studio_track", device),
     )
 

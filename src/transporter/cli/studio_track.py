@@ -79,7 +79,8 @@ def check(path: Path) -> None:
             if next(container.decode(streams[0]), None) is None:
                 raise InputError("no frame of this video can be decoded")
     except (av.error.FFmpegError, OSError) as error:
-        raise InputError(f"cannot be read as a video ({error.strerror})") from error
+        line = f"cannot be read as a video ({error.strerror}): MP4, MOV, MKV, WebM and AVI files can"
+        raise InputError(line) from error
 
 
 def track(stack: ExitStack, video: "Video", device: str, model: str, folder: Path, card: dict[str, Any]) -> None:

@@ -33,7 +33,7 @@ def track(
         model: A shipped model, a run folder or a .safetensors file.
         out: Folder for the results; by default NAME-tracks beside the video.
         format: Which tables to write, one or several; sleap needs the extra of that name.
-        clip: Write the tables only; otherwise also a labelled MP4.
+        clip: Beside the tables, a labelled MP4.
         partial: Take what there is of a file that is cut short, instead of refusing it.
         rate: Frames a second of a folder of images, which knows no times.
         batch: Frames detected at once.

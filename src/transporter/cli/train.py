@@ -52,7 +52,7 @@ def train(
     """Train Transporter. Run the same command again to go on; under torchrun it uses all GPUs.
 
     Args:
-        source: An environment (pong, stack_4, sprites, any Atari game) or video files.
+        source: An environment (pong, stack_4, sprites, any Atari game), video files, or a folder of videos or images.
         data: A data set from `transporter collect`; by default one is collected first, in data/.
         out: Run folder; by default runs/NAME-PRESET-seedN.
         preset: paper: to the letter; fast: for one GPU; tiny: for two CPU cores; auto: fast with a GPU, else tiny.

@@ -1,9 +1,12 @@
 """The learner among workers: asks for chunks, keeps each exactly once, learns as often as one machine would.
 
-A worker that dies is made anew by Ray, with new games. What it was asked for and did not deliver is counted as lost and
-asked for again; what it delivered is kept. Where a new life begins, the replay is told that an episode was cut short.
+A worker that dies is replaced at once by one that stands by, with new games, and is made anew by Ray to stand by in
+turn. What it was asked for and did not deliver is counted as lost and asked for again; what it delivered is kept.
+Where a new life begins, the replay is told that an episode was cut short.
 """
 
+import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -24,6 +27,7 @@ from transporter.training.learner import Hardware
 IN_FLIGHT = 2  # chunks that a worker has been asked for: it plays one while the other is on its way
 PUBLISH_EVERY = 10  # updates between new weights
 PATIENCE, PAUSE = 120.0, 0.2  # seconds that a worker may fail for, without a chunk, and between two tries
+MOMENT = 1.0  # seconds for the one that stands by to answer
 STORE = 256 * 2**20  # bytes of shared memory, where we start Ray ourselves: chunks on their way, nothing more
 
 
@@ -58,11 +62,12 @@ class Spread:
             _begin(address, workers)
         each = players // workers
         self.parts = [range(i * each, (i + 1) * each) for i in range(workers)]
-        remote = ray.remote(Worker).options(max_restarts=-1, max_task_retries=0, num_cpus=1)
-        self.workers: list[Any] = [
-            remote.remote(Role(i, part, experiment.game, experiment.config, eyes.keypoints, experiment.seed, rows))
-            for i, part in enumerate(self.parts)
-        ]
+        of = (experiment.game, experiment.config, eyes.keypoints, experiment.seed, rows)
+        self.roles = [Role(i, part, *of) for i, part in enumerate(self.parts)]
+        remote = ray.remote(Worker)
+        lasting = {"max_restarts": -1, "max_task_retries": 0}
+        self.workers: list[Any] = [remote.options(**lasting, num_cpus=1).remote() for _ in self.roles]
+        self.spare: Any = remote.options(**lasting, num_cpus=0).remote()  # stands by: it needs no core for that
         self.asked, self.taken, self.lost = 0, 0, 0
         self._due: list[deque[Any]] = [deque() for _ in self.workers]
         self._last: list[tuple[str, int]] = [("", -1)] * workers  # life and serial of the chunk taken last
@@ -102,17 +107,34 @@ class Spread:
         try:
             chunk: Chunk = ray.get(ready[0])
         except ray.exceptions.RayActorError as error:  # it died, or is not back yet
-            self.lost += 1
             if time.monotonic() - self._heard[index] > PATIENCE:
                 raise LostWorkerError(f"worker {index} does not come back: {str(error).splitlines()[0]}") from error
-            time.sleep(PAUSE)
+            self._replace(index)
             return []
         self._heard[index] = time.monotonic()
         return self._take(chunk)
 
+    def _replace(self, index: int) -> None:
+        """The role of a worker that died goes to the one that stands by; without one, to whom Ray makes anew."""
+        self.lost += 1 + len(self._due[index])
+        self._due[index].clear()
+        self.roles[index] = self.roles[index]._replace(term=self.roles[index].term + 1)
+        if self._stands_by():
+            self.workers[index], self.spare = self.spare, self.workers[index]
+        else:
+            time.sleep(PAUSE)
+
+    def _stands_by(self) -> bool:
+        try:
+            ready, _ = ray.wait([self.spare.here.remote()], timeout=MOMENT)
+            ray.get(ready)
+            return len(ready) == 1
+        except ray.exceptions.RayActorError:  # it is being made anew itself
+            return False
+
     def _ask(self, index: int) -> None:
-        worker = self.workers[index]
-        self._due[index].append(worker.play.remote(self._weights(), self.count, not self.study.ready))
+        request = self.workers[index].play.remote(self.roles[index], self._weights(), self.count, not self.study.ready)
+        self._due[index].append(request)
         self.asked += 1
 
     def _weights(self) -> Any:
@@ -148,18 +170,24 @@ class Spread:
         self.count, self._published = saved.step, None
 
     def close(self) -> None:
-        for worker in self.workers:
+        for worker in (*self.workers, self.spare):
             ray.kill(worker)
         if self._begun:
             ray.shutdown()
 
 
 def _begin(address: str, workers: int) -> None:
-    if address != "local":
-        try:
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        if address != "local":
             ray.init(address, log_to_driver=False)
-        except (ConnectionError, ValueError) as error:
-            raise InputError(f"no Ray at {address}: {str(error).splitlines()[0]}") from error
-        return
-    # Workers may be more than cores: what they may use is theirs to share.
-    ray.init(address="local", num_cpus=workers, object_store_memory=STORE, include_dashboard=False, log_to_driver=False)
+            return
+        # Workers may be more than cores: what they may use is theirs to share.
+        ray.init(
+            address="local", num_cpus=workers, object_store_memory=STORE, include_dashboard=False, log_to_driver=False
+        )
+    except (ConnectionError, ValueError) as error:
+        raise InputError(f"no Ray at {address}: {str(error).splitlines()[0]}") from error
+    finally:
+        if threading.current_thread() is threading.main_thread():  # Ray takes SIGTERM, which would end all unsaved
+            signal.signal(signal.SIGTERM, handler)

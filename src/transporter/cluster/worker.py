@@ -17,7 +17,7 @@ from transporter.control.rollout import Finished
 
 
 class Role(NamedTuple):
-    """What a worker is told when it is made, and again when it is made anew."""
+    """What a worker is told with every request: who is someone else, or no one yet, becomes this one first."""
 
     worker: int  # its number
     part: range  # of all players
@@ -26,6 +26,7 @@ class Role(NamedTuple):
     keypoints: int
     seed: int
     rows: int  # of each player, in a chunk
+    term: int = 0  # counts those that have had this role
 
 
 class Published(NamedTuple):
@@ -40,7 +41,7 @@ class Chunk(NamedTuple):
 
     worker: int
     process: int  # its number on its machine
-    life: str  # changes when a worker dies and is made anew, with new games
+    life: str  # changes when a worker dies and another one takes its role, with new games
     serial: int  # counts the chunks of a life from 0
     version: int
     tensors: dict[str, np.ndarray]  # as SequenceReplay.tensors names them
@@ -48,10 +49,20 @@ class Chunk(NamedTuple):
 
 
 class Worker:
-    """Plays on where it was; a new life begins new games."""
+    """Plays on where it was; a new role begins new games, in a life of its own."""
 
-    def __init__(self, role: Role) -> None:
+    players: Players
+
+    def __init__(self) -> None:
         torch.set_num_threads(1)  # there are as many workers as cores
+        self.role: Role | None = None
+
+    def here(self) -> None:
+        """An answer: whoever gives it has everything imported, and can take a role at once."""
+
+    def become(self, role: Role) -> None:
+        if self.role is not None:
+            self.players.close()
         self.role, self.life, self.serial, self.version = role, uuid.uuid4().hex, 0, -1
         c, size, device = role.config, role.config.eyes.size, torch.device("cpu")
         actions = len(envs.scene(role.game).actions)
@@ -61,8 +72,10 @@ class Worker:
             c.acting, lambda n: envs.make_vector(role.game, n, size), self.network, self.staged, role.seed, role.part
         )
 
-    def play(self, published: Published, step: int, at_random: bool) -> Chunk:
+    def play(self, role: Role, published: Published, step: int, at_random: bool) -> Chunk:
         """A chunk, with these weights. `step` is how far everyone is: with it a new life knows which games to begin."""
+        if role != self.role:
+            self.become(role)
         if self.serial == 0:
             self.players.begin(step)
         if published.version != self.version:
@@ -70,13 +83,13 @@ class Worker:
                 parameter.copy_(torch.tensor(weight))
             self.version = published.version
         finished: list[Finished] = []
-        for _ in range(self.role.rows):
+        for _ in range(role.rows):
             self.players.send(at_random=at_random)
             finished += self.players.receive()
         # What became of the last row's action would only be told with the next row.
         moment = self.players.moment
         told = (self.players.taken, moment.reward, moment.discount, moment.real)
-        self.staged.end(torch.tensor([self.role.rows - 1]), Outcome(*(torch.from_numpy(part) for part in told)))
+        self.staged.end(torch.tensor([role.rows - 1]), Outcome(*(torch.from_numpy(part) for part in told)))
         self.serial += 1
-        rows = {name: t.numpy().copy() for name, t in self.staged.tensors(self.role.rows).items()}
-        return Chunk(self.role.worker, os.getpid(), self.life, self.serial - 1, self.version, rows, finished)
+        rows = {name: t.numpy().copy() for name, t in self.staged.tensors(role.rows).items()}
+        return Chunk(role.worker, os.getpid(), self.life, self.serial - 1, self.version, rows, finished)

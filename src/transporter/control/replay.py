@@ -106,6 +106,10 @@ class SequenceReplay:
             memory=Memory(*(_take(t, places[:, 1]).float() for t in (self.h, self.c))),
         )
 
+    @property
+    def nbytes(self) -> int:
+        return sum(getattr(self, name).nbytes for name in self._names)
+
     def tensors(self, count: int) -> dict[str, Tensor]:
         """The first `count` rows of everything, to be saved."""
         return {name: getattr(self, name)[:, :count] for name in self._names}

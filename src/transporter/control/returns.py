@@ -22,16 +22,15 @@ def n_step_returns(
     `going_on` is False at a row that holds no transition: returns before it end with the value of its state. `steps`
     may be a tensor, so that a captured update sees it change; `most` then says how far it can rise.
     """
-    length = len(rewards)
     most = most or int(steps)
-    total, discount, result = rewards, discounts, rewards + discounts * values
-    more = torch.ones_like(rewards, dtype=torch.bool)
-    for lag in range(1, min(most, length)):
-        reward, gamma, value = _later(rewards, lag), _later(discounts, lag), _later(values, lag)
-        more = more & (_later(torch.ones_like(more), lag) if going_on is None else _later(going_on, lag))
-        total = total + discount * reward
-        discount = discount * gamma
-        result = torch.where(more & (steps > lag), total + discount * value, result)
+    # Each state is worth its value, or what was found there with one step less: few kernels, for they add up.
+    goes_on = torch.ones_like(rewards, dtype=torch.bool) if going_on is None else going_on
+    known = torch.cat((goes_on[1:], torch.zeros_like(goes_on[:1])))
+    more = torch.arange(most, device=rewards.device) < steps
+    result = torch.addcmul(rewards, discounts, values)
+    for lag in range(1, min(most, len(rewards))):
+        worth = torch.where(known, result.roll(-1, 0), values)
+        result = torch.where(more[lag], torch.addcmul(rewards, discounts, worth), result)
     return result
 
 
@@ -71,8 +70,3 @@ def unscale(x: Tensor, epsilon: float = EPSILON) -> Tensor:
     """h⁻¹(x)."""
     root = (1 + 4 * epsilon * (x.abs() + 1 + epsilon)).sqrt()
     return x.sign() * (((root - 1) / (2 * epsilon)).square() - 1)
-
-
-def _later(x: Tensor, lag: int) -> Tensor:
-    """x_{t+lag}, zeros after the end."""
-    return torch.cat((x[lag:], torch.zeros_like(x[:lag])))

@@ -1,5 +1,6 @@
 """What was learnt, in one file with the detector that it sees through: for every kind of agent."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,15 @@ class StoredAgent(NamedTuple):
     head: dict[str, Any]
     tensors: dict[str, Tensor]
     detector: Detector | None
+
+
+def fingerprint(detector: Detector) -> dict[str, Any]:
+    """Its configuration, and a digest of its weights: a run that was begun with one does not go on with another."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(detector.net.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return {**detector.config.to_json(), "weights": digest.hexdigest()[:12]}
 
 
 def write_agent(

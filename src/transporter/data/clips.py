@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,8 +15,12 @@ from transporter.data.collect import SEGMENT, Progress, choice, fill
 from transporter.data.manifest import CollectSettings
 from transporter.data.pairs import PairSet
 from transporter.data.play import Trajectory
+from transporter.envs.images import Images, images_in
 from transporter.errors import InputError
 from transporter.frames import resize
+
+if TYPE_CHECKING:
+    from transporter.envs.video import Video
 
 FEW = 8  # trajectories that even a short clip is cut into, so that some can be held out for validation …
 SHORT = 20  # … as long as they keep this many frames, the reach of the offset sampler
@@ -29,12 +34,15 @@ def collect_video(
     progress: Callable[[Progress], None] | None = None,
     device: torch.device | str | None = None,
 ) -> PairSet:
-    """Pairs of video files; a clip too short for so many pairs gives each of its own once. Resumes like collect()."""
+    """Pairs of video files, or of folders of images: each is a clip. Resumes like collect().
+
+    A clip too short for so many pairs gives each of its own once.
+    """
     videos = [Path(video) for video in paths]
     for video in videos:
-        if not video.is_file():
+        if not video.exists():
             raise InputError(f"{video}: no such file")
-    sources = tuple(f"{video.name}, {video.stat().st_size} bytes" for video in videos)
+    sources = tuple(f"{video.name}, {_bytes(video)} bytes" for video in videos)
     settings = replace(settings, environment="video", sources=sources)
     with PairSet.create(path, settings) as writer:
         if not writer.manifest.complete:
@@ -83,20 +91,27 @@ class Clips:
         return itertools.chain.from_iterable(frames_at(video, self.settings.rate) for video in self.videos)
 
 
-def _note_a_part(video: Path) -> None:
-    """Training can use what there is of a file that is cut short, but not without a word."""
+def _bytes(video: Path) -> int:
+    return sum(path.stat().st_size for path in (images_in(video) if video.is_dir() else [video]))
+
+
+def _opened(video: Path, rate: float) -> "Video | Images":
+    """A folder of images knows no times: all of them are taken."""
     from transporter.envs.video import open_video
 
-    with open_video(video) as stream:
+    return Images(video, rate) if video.is_dir() else open_video(video)
+
+
+def _note_a_part(video: Path) -> None:
+    """Training can use what there is of a file that is cut short, but not without a word."""
+    with _opened(video, 1.0) as stream:
         if stream.cut_short:
             warnings.warn(f"{video} is cut short: taking what there is of it", stacklevel=3)
 
 
 def frames_at(video: Path, rate: float) -> Iterator[UInt8[np.ndarray, "h w 3"]]:
     """Frames of a video at `rate` a second by its time stamps, or all of them where it has fewer."""
-    from transporter.envs.video import open_video
-
-    with open_video(video) as stream:
+    with _opened(video, rate) as stream:
         due: float | None = None
         for frame in stream:
             due = frame.time if due is None else due

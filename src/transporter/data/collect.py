@@ -22,11 +22,13 @@ from transporter.ahead import ahead
 from transporter.data.diverse import ROUND, SIDE, DiverseBuffer, gray_copy
 from transporter.data.manifest import CollectSettings, Manifest
 from transporter.data.pairs import PairSet, PairWriter
-from transporter.data.play import Offer, Sampler, Trajectory, halves, offers, offset, trajectories
+from transporter.data.play import Offer, Trajectory, offers, sampler, trajectories
 from transporter.envs.registry import make_vector
+from transporter.frames import resize
 
 Choice = Callable[[UInt8[np.ndarray, "n 2 h w 3"], np.random.Generator], Int[np.ndarray, "n"]]  # slots, -1 for none
 MakeEnv = Callable[[str, int, int, int], VectorEnv]
+make_unresized: MakeEnv = partial(make_vector, resized=False)  # few frames are offered: only those are resized
 
 # Every copy of an environment plays this many trajectories from its reset, so that late parts of a game are seen.
 SEGMENT = 32
@@ -81,14 +83,15 @@ class RandomPlay:
 
     def play(self, done: int, rng: np.random.Generator) -> Generator[Trajectory]:
         each = self.ahead(done) // self.env.num_envs
-        return trajectories(self.env, rng, self.settings.length, each, self.settings.per_trajectory)
+        s = self.settings
+        return trajectories(self.env, rng, sampler(s), s.length, each, s.per_trajectory)
 
 
 def collect(
     settings: CollectSettings,
     path: Path | str,
     progress: Callable[[Progress], None] | None = None,
-    make_env: MakeEnv = make_vector,
+    make_env: MakeEnv = make_unresized,
     device: torch.device | str | None = None,
 ) -> PairSet:
     """Play until the budget is spent (or, without diverse, the set is full); go on where an earlier run stopped."""
@@ -117,7 +120,6 @@ def fill(
 
 def _played(source: Source, settings: CollectSettings, done: Manifest) -> Generator[Offer | SegmentEnd]:
     """All that is offered from here on: segment after segment, with a mark after each."""
-    sample: Sampler = halves if settings.sampler == "halves" else partial(offset, high=settings.max_offset)
     steps, seen, held = done.steps, done.trajectories, len(done.live)
     complete = False
     for segment in itertools.count(done.segments):
@@ -125,7 +127,7 @@ def _played(source: Source, settings: CollectSettings, done: Manifest) -> Genera
         room = None if settings.diverse else settings.pairs - held
         last = -1
         with closing(source.play(steps, chance.play)) as played:
-            for offer in itertools.islice(offers(played, sample, chance.pick), room):
+            for offer in itertools.islice(offers(played, sampler(settings), chance.pick), room):
                 yield offer
                 last, held = offer.trajectory, held + 1
         steps, seen = steps + source.ahead(steps), seen + last + 1
@@ -145,17 +147,19 @@ def _take_in(
 ) -> SegmentEnd:
     """Weigh what one segment offers, in rounds, and store what is chosen."""
     done = writer.manifest
-    select = _generators(writer.settings, done.segments).select
-    batch: list[Offer] = []
+    side, select = writer.settings.size, _generators(writer.settings, done.segments).select
+    pairs: list[UInt8[np.ndarray, "2 h w 3"]] = []
+    origins: list[int] = []
     for item in waiting:
         if isinstance(item, Offer):
             progress(Progress(done.steps + item.steps, of, len(writer), writer.appended))
-            batch.append(item)
-        if len(batch) == ROUND or (batch and isinstance(item, SegmentEnd)):
-            for offer, slot in zip(batch, choose(np.stack([o.pair for o in batch]), select), strict=True):
+            pairs.append(resize(np.stack(item.frames), side, side))
+            origins.append(done.trajectories + item.trajectory)
+        if len(pairs) == ROUND or (pairs and isinstance(item, SegmentEnd)):
+            for pair, origin, slot in zip(pairs, origins, choose(np.stack(pairs), select), strict=True):
                 if slot >= 0:
-                    writer.append(offer.pair, int(slot), done.trajectories + offer.trajectory)
-            batch = []
+                    writer.append(pair, int(slot), origin)
+            pairs, origins = [], []
         if isinstance(item, SegmentEnd):
             return item
     raise AssertionError("a segment has an end")

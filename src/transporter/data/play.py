@@ -1,30 +1,35 @@
 """From an environment or a video to pairs on offer: play is cut into trajectories, and two frames of each are taken."""
 
 import itertools
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.vector import VectorEnv
 from jaxtyping import Bool, Int, UInt8
 
-Sampler = Callable[[int, np.random.Generator], tuple[int, int]]
+from transporter.data.manifest import CollectSettings
+
+Frame = UInt8[np.ndarray, "h w 3"]
+Lengths = Int[np.ndarray, "n"]
+Times = Int[np.ndarray, "n 2"]  # of the two frames of a pair, the earlier one first
+Sampler = Callable[[Lengths, np.random.Generator], Times]  # a pair for each length
 
 
 class Trajectory(NamedTuple):
-    """Consecutive frames of one episode, and all environment steps so far."""
+    """Frames of one episode by their times, and all environment steps so far."""
 
-    frames: Sequence[UInt8[np.ndarray, "h w 3"]]  # where the environment left them: few are ever copied
+    frames: Sequence[Frame] | Mapping[int, Frame]
     steps: int
-    pairs: int = 1  # how many to take from it
+    pairs: int | Sequence[tuple[int, int]] = 1  # how many to take; or which, where no other frames were kept
 
 
 class Offer(NamedTuple):
     """A pair for the set, the number of its trajectory in the segment, and the steps of the segment so far."""
 
-    pair: UInt8[np.ndarray, "2 h w 3"]
+    frames: tuple[Frame, Frame]  # as large as they were shown
     trajectory: int
     steps: int
 
@@ -36,40 +41,81 @@ class Shown(NamedTuple):
     ended: Bool[np.ndarray, "n"]  # with this frame an episode ends
 
 
-def halves(length: int, rng: np.random.Generator) -> tuple[int, int]:
+def sampler(settings: CollectSettings) -> Sampler:
+    """How the settings want the frames of a pair drawn."""
+    return halves if settings.sampler == "halves" else partial(offset, high=settings.max_offset)
+
+
+def halves(lengths: Lengths, rng: np.random.Generator) -> Times:
     """One frame of the first half, one of the second (Appendix B)."""
-    return int(rng.integers(length // 2)), int(rng.integers(length // 2, length))
+    middle = lengths // 2
+    return np.stack((_draw(0 * middle, middle, rng), _draw(middle, lengths, rng)), 1)
 
 
-def offset(length: int, rng: np.random.Generator, low: int = 1, high: int = 20) -> tuple[int, int]:
+def offset(lengths: Lengths, rng: np.random.Generator, low: int = 1, high: int = 20) -> Times:
     """Two frames low..high steps apart, or less where the trajectory is short; never the same one twice (§4)."""
-    gap = int(rng.integers(min(low, length - 1), min(high, length - 1) + 1))
-    start = int(rng.integers(length - gap))
-    return start, start + gap
+    gap = _draw(np.minimum(low, lengths - 1), np.minimum(high, lengths - 1) + 1, rng)
+    start = _draw(0 * gap, lengths - gap, rng)
+    return np.stack((start, start + gap), 1)
+
+
+def _draw(low: Lengths, high: Lengths, rng: np.random.Generator) -> Lengths:
+    """For each range low..high-1 one of its numbers, all equally likely; ranges that overlap mostly share theirs."""
+    # The number of highest rank among those inside. So, whenever its episode may end, a trajectory of 100 frames has to
+    # keep 14 of them on average; numbers drawn for each length by itself would want nearly all.
+    numbers = np.arange(high.max())
+    inside = (numbers >= low[:, None]) & (numbers < high[:, None])
+    return np.where(inside, rng.random(len(numbers)), -1).argmax(1)
 
 
 def offers(source: Iterable[Trajectory], sample: Sampler, rng: np.random.Generator) -> Iterator[Offer]:
     """Pairs of each trajectory, in the order of time, no pair twice."""
     for number, (frames, steps, pairs) in enumerate(source):
-        if len(frames) >= 2:  # an episode may end on the first step of a trajectory
-            for i, j in sorted({sample(len(frames), rng) for _ in range(pairs)}):
-                yield Offer(np.stack((frames[i], frames[j])), number, steps)
+        if isinstance(pairs, int):
+            length = np.array([len(frames)])
+            pairs = _distinct([sample(length, rng)[0] for _ in range(pairs)] if len(frames) >= 2 else [])
+        for i, j in pairs:
+            yield Offer((frames[i], frames[j]), number, steps)
+
+
+def _distinct(times: Iterable[Int[np.ndarray, "2"]]) -> list[tuple[int, int]]:
+    return sorted({(int(i), int(j)) for i, j in times})
+
+
+class Draws:
+    """The pairs to take from a trajectory, drawn before it is played: for every length that it may turn out to have."""
+
+    def __init__(self, sample: Sampler, pairs: int, longest: int, rng: np.random.Generator) -> None:
+        self._times = np.stack([sample(np.arange(2, longest + 1), rng) for _ in range(pairs)], 1)
+        self.wanted = set(self._times.ravel().tolist())  # times of the frames that may be needed
+
+    def at(self, length: int) -> list[tuple[int, int]]:
+        """Those for this length: no pair twice, and none where the episode ended on the first step."""
+        return _distinct(self._times[length - 2]) if length >= 2 else []
 
 
 def trajectories(
-    env: VectorEnv, rng: np.random.Generator, length: int = 100, steps: int | None = None, pairs: int = 1
+    env: VectorEnv,
+    rng: np.random.Generator,
+    sample: Sampler,
+    length: int = 100,
+    steps: int | None = None,
+    pairs: int = 1,
 ) -> Generator[Trajectory]:
     """Play a uniform random policy, `steps` frames in each copy or for ever, and cut the play into trajectories."""
-    recent: deque[UInt8[np.ndarray, "n h w 3"]] = deque(maxlen=length)
-    filled = np.zeros(env.num_envs, np.int64)
+    copies = range(env.num_envs)
+    begun = [0] * env.num_envs  # the step in which the trajectory of each copy began
+    draws = [Draws(sample, pairs, length, rng) for _ in copies]
+    kept: list[dict[int, Frame]] = [{} for _ in copies]
     with closing(random_play(env, rng, steps)) as played:
-        for step, (frames, ended) in enumerate(played, 1):
-            recent.append(frames)
-            filled += 1
-            for one in np.flatnonzero(ended | (filled == length)):
-                own = itertools.islice(recent, len(recent) - int(filled[one]), None)
-                yield Trajectory([shown[one] for shown in own], step * env.num_envs, pairs)
-                filled[one] = 0
+        for step, (frames, ended) in enumerate(played):
+            for one, last in enumerate(ended.tolist()):
+                time = step - begun[one]
+                if time in draws[one].wanted:
+                    kept[one][time] = frames[one].copy()  # by itself: a view would keep the frames of all copies
+                if last or time == length - 1:
+                    yield Trajectory(kept[one], (step + 1) * env.num_envs, draws[one].at(time + 1))
+                    begun[one], draws[one], kept[one] = step + 1, Draws(sample, pairs, length, rng), {}
 
 
 def random_play(env: VectorEnv, rng: np.random.Generator, steps: int | None = None) -> Generator[Shown]:

@@ -1,7 +1,8 @@
 """Atari 2600 games: one at a time with truth and exact resume, or many at once in ale-py's C++ threads.
 
-Both show the same frames, but for rounding by one grey level in a few pixels: every action lasts four emulator frames,
-the last two are joined by their maximum (sprites flicker), and the 160 × 210 screen is averaged by area to size × size.
+Both show the same frames: every action lasts four emulator frames, the last two are joined by their maximum (sprites
+flicker), and the screen, of most games 160 × 210, is averaged by area to size × size. ale-py's own average differs by
+one grey level in a few pixels.
 """
 
 from collections.abc import Mapping
@@ -70,14 +71,25 @@ def make(name: str, size: int = 128) -> "AtariEnv":
 
 
 def make_vector(
-    name: str, count: int, size: int = 128, seed: int = 0, *, noops: int = NOOPS, sticky: float = 0.0
+    name: str,
+    count: int,
+    size: int = 128,
+    seed: int = 0,
+    *,
+    noops: int = NOOPS,
+    sticky: float = 0.0,
+    resized: bool = True,
 ) -> VectorEnv:
-    """count games in C++ threads, (count, size, size, 3) frames; a game that ended restarts at the next step."""
+    """count games in C++ threads, (count, size, size, 3) frames; a game that ended restarts at the next step.
+
+    With resized=False, the frames are as large as the screen.
+    """
+    height, width = (size, size) if resized else _load(name).getScreenDims()
     env = AtariVectorEnv(
         _known(name),
         count,
-        img_height=size,
-        img_width=size,
+        img_height=height,
+        img_width=width,
         grayscale=False,
         stack_num=1,
         frameskip=REPEAT,
@@ -184,7 +196,7 @@ class AtariVector(VectorWrapper):
         self.observation_space = gymnasium.spaces.Box(0, 255, (env.num_envs, *shape), np.uint8)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """(n, size, size, 3) frames; game i gets seed + i."""
+        """(n, h, w, 3) frames; game i gets seed + i."""
         chosen = self._seed if seed is None else seed
         self._seed = None
         observations, info = self.env.reset(seed=chosen, options=options)

@@ -28,9 +28,15 @@ def make(name: str, size: int = 128) -> PixelEnv:
     return _home(name).make(name, _positive("size", size))
 
 
-def make_vector(name: str, count: int, size: int = 128, seed: int = 0) -> VectorEnv:
-    """count environments side by side; one whose episode ended restarts at the next step."""
-    return _home(name).make_vector(name, _positive("count", count), _positive("size", size), seed)
+def make_vector(name: str, count: int, size: int = 128, seed: int = 0, *, resized: bool = True) -> VectorEnv:
+    """count environments side by side; one whose episode ended restarts at the next step.
+
+    resized=False leaves Atari's frames at the size of the screen, for those who want few of them: resizing is a third
+    of what a step costs. All others are drawn at their size in the first place.
+    """
+    home = _home(name)
+    kept = {"resized": False} if not resized and home.__name__.endswith(".atari") else {}
+    return home.make_vector(name, _positive("count", count), _positive("size", size), seed, **kept)
 
 
 def _module(home: str) -> Any:

@@ -195,15 +195,14 @@ class DoublingConv(Kernelled):
         self.register_buffer("mix", torch.einsum("pyh,qxw->yxpqhw", rows, rows).reshape(9, 36), persistent=False)
 
     def from_weight(self, weight: Float[Tensor, "o i 3 3"], dtype: torch.dtype) -> Float[Tensor, "4o i 3 3"]:
-        with torch.autocast(weight.device.type, enabled=False):  # sixteenths need more bits than bf16 has
-            kernel = weight.flatten(2) @ self.mix
+        # Products and a sum, not a matrix product: that would have scratch space, which graphs that run at once share.
+        kernel = (weight.flatten(2)[..., None] * self.mix).sum(2)
         kernel = kernel.unflatten(2, (4, 3, 3)).permute(2, 0, 1, 3, 4).flatten(0, 1)
         return kernel.to(dtype, memory_format=torch.channels_last)
 
     def to_weight(self, to_kernel: Float[Tensor, "4o i 3 3"]) -> Float[Tensor, "o i 3 3"]:
         mixed = to_kernel.unflatten(0, (4, -1)).permute(1, 2, 0, 3, 4).flatten(2).to(self.weight.dtype)
-        with torch.autocast(to_kernel.device.type, enabled=False):
-            each = mixed @ self.mix.T
+        each = (mixed[..., None, :] * self.mix).sum(3)
         return torch.empty_like(self.weight).copy_(each.view(self.weight.shape))
 
     def forward(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b o 2h 2w"]:

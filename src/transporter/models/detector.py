@@ -2,9 +2,10 @@
 
 import itertools
 import json
+from importlib import import_module
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 import torch
@@ -19,6 +20,9 @@ from transporter.models.keynet import gaussian_heatmaps
 from transporter.models.swift import Graphs, Infer, swift
 from transporter.tensors import read_tensors, write_tensors
 from transporter.typed import checked
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 FORMAT = 1
 BATCH, GPU_BATCH = 64, 512  # frames at a time, unless told otherwise: what fits a cache, and what fills a card …
@@ -147,6 +151,11 @@ class Detector:
         points = torch.from_numpy(self(frames))
         side = self.config.heat_side
         return gaussian_heatmaps(points, side, side, self.config.sigma).numpy()
+
+    def show(self, frames: Frames, every: int | None = None, columns: int = 8) -> "Image":
+        """Frames with their keypoints, a picture that shows itself in a notebook; of a long clip some frames."""
+        # Reports come after models: by name, as `transporter.show` itself is fetched.
+        return import_module("transporter").show(self, frames, every, columns)
 
     def save(self, path: str | Path, half: bool = True) -> None:
         """One .safetensors file that `load` reads; half precision by default."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from transporter.frames import area_weights
 from transporter.models.blocks import Encoder
+from transporter.models.graphs import record
 from transporter.models.kernels import Kernelled
 from transporter.models.zhang import Hourglass
 
@@ -102,24 +103,12 @@ class Captured:
         self.frames: UInt8[Tensor, "t h w 3"] = torch.zeros(rows, height, width, 3, dtype=torch.uint8, device=device)
         # A graph remembers addresses only: what it reads must live as long as it does.
         self.kept = (infer, area_weights(height, size, device), area_weights(width, size, device))
-        self.graph = torch.cuda.CUDAGraph()
         before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
+        self.found: tuple[Float[Tensor, "t ..."], ...]
         try:
-            self.found: tuple[Float[Tensor, "t ..."], ...] = self._capture(infer, pool)
+            self.graph, self.found = record(lambda: infer(self.frames), pool)
         finally:
             torch.backends.cudnn.benchmark = before
-
-    def _capture(self, infer: Infer, pool: Any) -> tuple[Tensor, ...]:
-        """Kernels are chosen by running, before the run that is recorded."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                infer(self.frames)
-        torch.cuda.current_stream().wait_stream(stream)
-        # Only this thread's work is recorded: others may go on copying frames.
-        with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
-            return infer(self.frames)
 
     def __call__(self, frames: UInt8[Tensor, "t h w 3"]) -> tuple[Tensor, ...]:
         self.frames[: len(frames)].copy_(frames, non_blocking=True)

@@ -1,4 +1,4 @@
-"""Figures that show themselves in a notebook: `transporter.show(detector, frames)`, `transporter.plot("runs/pong")`."""
+"""Figures that show themselves in a notebook: `detector.show(frames)` and `run.plot()`, also as functions."""
 
 import io
 import json

@@ -31,8 +31,9 @@ class Sampler:
         self._order = rows
 
     def at(self, step: int) -> Draw:
-        positions = np.arange(step * self.batch, (step + 1) * self.batch)
-        rows = np.array([self._permutation(int(p) // len(self.rows))[p % len(self.rows)] for p in positions])
+        start, stop, each = step * self.batch, (step + 1) * self.batch, len(self.rows)
+        epochs = range(start // each, -(-stop // each))
+        rows = np.concatenate([self._permutation(e)[max(0, start - e * each) : stop - e * each] for e in epochs])
         swap = np.random.default_rng((self.seed, 1, step)).random(self.batch) < 0.5
         return Draw(rows[self.share], swap[self.share])
 

@@ -10,6 +10,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from transporter.models.factory import build
+from transporter.models.graphs import record
 from transporter.models.kernels import ASIDE, kernels_ahead
 from transporter.models.transporter import Output
 from transporter.runs import Checkpoint
@@ -137,27 +138,14 @@ class CapturedUpdate:
 
     def __init__(self, learner: Learner, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> None:
         self.source, self.target = source.clone(), target.clone()
-        self.graph = torch.cuda.CUDAGraph()
         kept = [tensor.detach().clone() for tensor in _state(learner)]
         try:
-            self._capture(learner)
+            self.graph, self.loss = record(lambda: learner.update(self.source, self.target))
         finally:  # what warming up changed; moments that it made begin at nothing
             now = _state(learner)
             with torch.no_grad():
                 for tensor, old in zip(now, kept + [torch.zeros_like(t) for t in now[len(kept) :]], strict=True):
                     tensor.copy_(old)
-
-    def _capture(self, learner: Learner) -> None:
-        """Kernels are chosen and Adam's moments made by real updates, before the one that is recorded."""
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                learner.update(self.source, self.target)
-        torch.cuda.current_stream().wait_stream(stream)
-        learner.optimiser.zero_grad(set_to_none=True)
-        with torch.cuda.graph(self.graph):
-            self.loss = learner.update(self.source, self.target)
 
     def __call__(self, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, ""]:
         self.source.copy_(source)

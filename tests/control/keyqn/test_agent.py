@@ -1,5 +1,6 @@
 """A trained agent in one file, at play in a plain gymnasium environment."""
 
+import dataclasses
 from pathlib import Path
 
 import gymnasium
@@ -17,10 +18,10 @@ from transporter.control.keyqn.experiment import (
     figures,
     learn,
     learnt,
-    measure,
     seconds,
     settings,
 )
+from transporter.control.keyqn.measure import measure
 from transporter.control.keyqn.video import watch
 from transporter.control.stored import read_agent, write_agent
 from transporter.envs.atari import AtariEnv
@@ -51,7 +52,7 @@ def test_two_lines_load_it_and_play(run: tuple[Run, Experiment]) -> None:
 
     gymnasium.register_envs(ale_py)
     agent = KeyQN.load(agent_file(run[0], "pong", 3), "cpu")
-    assert agent.card == {"environment": "pong", "seed": 3, "interactions": 60}
+    assert agent.card == {"environment": "pong", "seed": 3, "interactions": 60, "in_loop": False}
     env = gymnasium.wrappers.TimeLimit(gymnasium.make("ALE/Pong-v5"), 30)
     scores = agent.play(env, episodes=2, seed=0)
     assert len(scores) == 2
@@ -118,9 +119,23 @@ def test_true_objects_are_another_thing_to_learn_from_and_whole_games_are_played
     experiment = Experiment(("ms_pacman",), (0, 1), "objects", TINY)
     run = Run.create(tmp_path / "run", settings(experiment))
     assert learn(experiment, run, CPU)
-    scores = measure(experiment, run, CPU)["ms_pacman"]
+    told: list[int] = []
+    scores = measure(experiment, run, CPU, told.append)["ms_pacman"]
+    assert told[-1] == 2
     assert [len(episodes) for episodes in scores] == [1, 1]
     assert all(score >= 60 and score % 10 == 0 for episodes in scores for score in episodes)
+
+
+def test_games_in_processes_of_their_own_end_as_they_do_here(tmp_path: Path) -> None:
+    config = dataclasses.replace(TINY, protocol=dataclasses.replace(TINY.protocol, evaluation_epsilon=1.0))
+    experiment = Experiment(("breakout", "seaquest"), (0,), "objects", config)
+    run = Run.create(tmp_path / "run", settings(experiment))
+    assert learn(experiment, run, CPU)
+    told: list[int] = []
+    there = measure(experiment, run, CPU, told.append, workers=2)
+    assert list(there) == ["breakout", "seaquest"]
+    assert there == measure(experiment, run, CPU)
+    assert told == sorted(told)
 
 
 def test_figures_by_hand() -> None:

@@ -107,6 +107,18 @@ def test_the_frozen_network_follows_slowly_or_is_refitted_at_once() -> None:
     assert torch.equal(fitted.frozen, fitted.online)
 
 
+def test_what_plays_is_handed_over_and_stays_while_an_update_is_made() -> None:
+    made = learner()
+    starts = torch.ones(2, 4, dtype=torch.int64)
+    made.update(starts)
+    assert not torch.equal(made.playing, made.frozen)
+    made.hand_over()
+    before = made.frozen.clone()
+    made.update(starts)
+    assert torch.equal(made.playing, before)
+    assert not torch.equal(made.playing, made.frozen)
+
+
 def test_a_reset_makes_the_last_layers_anew_and_starts_the_schedules_over() -> None:
     made = learner(dataclasses.replace(PLAIN, reset_every=3, shrink=1.0, steps_end=1, anneal=3))
     starts = torch.ones(2, 4, dtype=torch.int64)

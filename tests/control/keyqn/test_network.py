@@ -5,10 +5,10 @@ import torch
 from torch.nn import functional as F
 
 from transporter.control.keyqn.config import NetworkConfig
-from transporter.control.keyqn.lstm import unroll
 from transporter.control.keyqn.network import NEVER, QNetwork
 from transporter.control.keyqn.observe import Objects, Pixels, thermometer
 from transporter.control.keyqn.weights import Layout, linear
+from transporter.control.lstm import unroll
 from transporter.control.replay import Before, Memory
 
 A, T, B, M = 2, 6, 3, 4

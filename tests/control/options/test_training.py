@@ -70,7 +70,8 @@ def learning() -> Exploration:
     return Exploration(QUICK, games, ACTIONS, eyes, CPU)
 
 
-def test_both_learn_and_a_break_loses_nothing_that_was_learnt() -> None:
+def test_both_learn_and_a_break_loses_nothing_that_was_learnt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transporter.control.options.study.KEPT", 0)  # too large a replay to be kept
     made = learning()
     for _ in made.steps(46):
         pass
@@ -93,6 +94,31 @@ def test_both_learn_and_a_break_loses_nothing_that_was_learnt() -> None:
     for _ in again.steps(46 + 41):  # the replay is filled again first
         pass
     assert other.learner.done == 7
+    made.close()
+    again.close()
+
+
+def test_with_a_replay_that_is_kept_a_break_changes_nothing() -> None:
+    made = learning()
+    assert made.study.keeps
+    for _ in made.steps(46):
+        pass
+    made.study.drift()
+    saved = made.checkpoint()
+    saved = saved._replace(tensors={name: tensor.clone() for name, tensor in saved.tensors.items()})
+    again = learning()
+    again.restore(saved)
+    for one in (made, again):
+        for _ in one.steps(46 + 9):
+            pass
+    assert made.study.drift() == again.study.drift()
+    kept, other = made.checkpoint(), again.checkpoint()
+    assert kept.state == other.state
+    assert kept.state["updates"] == 6 + 9  # at once, and once a step
+    assert [name for name, tensor in kept.tensors.items() if not torch.equal(tensor, other.tensors[name])] == []
+    # Where games begin anew, nothing follows what came before.
+    assert made.study.replay.first[:, 46].all()
+    assert not made.study.replay.real[:, 45].any()
     made.close()
     again.close()
 

@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
@@ -51,8 +53,47 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("studio") / "runs"
     make_run(root / "first")
     make_run(root / "nested" / "second", seed=1)
+    (root / "nested" / "chosen.json").write_text('{"run": "second"}')
     (root.parent / "secret.txt").write_text("a canary that must never be seen")
     return root
+
+
+@pytest.fixture(scope="session")
+def agents(root: Path) -> str:
+    """A real run of two agents, as small as can be; its id."""
+    from transporter.cli.keyqn import keyqn
+    from transporter.control.keyqn.config import KeyQNConfig
+
+    c = KeyQNConfig()
+    c = replace(
+        c,
+        network=replace(c.network, hidden=16, memory=8),
+        learning=replace(c.learning, batch=2, updates=1),
+        protocol=replace(c.protocol, interactions=900, first_updates=850, episodes=1, evaluation_epsilon=1.0),
+    )
+    of = {"seeds": 2, "observation": "objects", "device": "cpu", "settings": c}  # true objects need no detector
+    keyqn(["ms_pacman"], out=root / "agents", video=1, log_every=100, checkpoint_every=0, **of)  # type: ignore[arg-type]
+    return "agents"
+
+
+@pytest.fixture(scope="session")
+def options(root: Path) -> str:
+    """A real exploration, likewise."""
+    from transporter.cli.explore import explore
+    from transporter.control.options.config import OptionsConfig
+
+    c = OptionsConfig()
+    c = replace(
+        c,
+        network=replace(c.network, layers=((8, 8, 4),), hidden=16, memory=8),
+        learning=replace(c.learning, batch=2, unroll=4, burn_in=2),
+        acting=replace(c.acting, players=2, warm_up=8, replay=200),
+        eyes=replace(c.eyes, size=32, batch=2, offset=5, tiny=True),
+        evaluation=replace(c.evaluation, episodes=2, steps=10, watched=10),
+    )
+    when = {"frames": 320, "evaluate_every": 160, "log_every": 80, "checkpoint_every": 320}
+    explore("montezuma_revenge", out=root / "options", video=1, device="cpu", settings=c, **when)  # type: ignore[arg-type]
+    return "options"
 
 
 class Answer(NamedTuple):
@@ -65,11 +106,27 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
 
+# Python itself tells of every file that the server opens and of every folder that it lists.
+AUDITED = """
+import runpy, sys
+log = open(sys.argv.pop(1), "w", buffering=1)
+def heard(event, arguments):
+    if event == "os.remove" and arguments[1] != -1:
+        return  # by a folder that is open: shutil.rmtree has said which
+    if event in ("open", "os.listdir", "os.scandir", "os.remove", "os.rename", "os.mkdir", "shutil.rmtree"):
+        log.write(f"{event} {arguments[0]!r}\\n")
+sys.addaudithook(heard)
+runpy.run_module("transporter", run_name="__main__")
+"""
+
+
 class Studio:
     """A running studio, and a client that sends exactly what it is told."""
 
     def __init__(self, root: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "transporter", "studio", str(root), "--port", "0", "--json", *options]
+        self.log = root.parent / "opened.log"
+        begin = [sys.executable, "-c", AUDITED, str(self.log)]
+        command = [*begin, "studio", str(root), "--port", "0", "--json", *options]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         self.errors = (root.parent / "studio.err").open("w")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.errors, env=environment, text=True)
@@ -121,6 +178,10 @@ class Studio:
     def drop(self, content: bytes, name: str = "clip.mp4", model: str = "run:first") -> Answer:
         return self.ask("POST", "/api/clips", content, name=name, model=model)
 
+    def opened(self) -> list[str]:
+        """Everything that the server has touched so far, in order."""
+        return self.log.read_text().splitlines()
+
     def alive(self) -> bool:
         return self.process.poll() is None and self.get("/api/runs").status == 200
 
@@ -170,6 +231,18 @@ def write_clip(path: Path, frames: int = 60, width: int = 128, height: int = 96,
 @pytest.fixture(scope="session")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_clip(tmp_path_factory.mktemp("clip") / "bars.mp4")
+
+
+@pytest.fixture(scope="session")
+def followed(studio: Studio, clip: Path) -> str:
+    """A clip that was dropped and followed to its end; its id."""
+    made = studio.drop(clip.read_bytes(), name="bars.mp4").json["id"]
+    deadline = time.monotonic() + 90
+    while (card := studio.get("/api/clip", id=made).json)["state"] != "done":
+        assert card["state"] in ("waiting", "tracking"), card
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return made
 
 
 @pytest.fixture(scope="session")

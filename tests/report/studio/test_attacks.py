@@ -1,6 +1,8 @@
 """Paths that lead elsewhere, and files that are no videos: refused with a clear line, and nothing read or left."""
 
+import ast
 import random
+import sys
 from pathlib import Path
 from urllib.parse import quote
 
@@ -8,7 +10,12 @@ import av
 import numpy as np
 import pytest
 
+import transporter
+from transporter.report.studio.server import PAGE
+
 from .conftest import LIMIT, write_clip
+
+SOURCE = Path(transporter.__file__).parent
 
 PARTS = ["../", "..\\", "%2e%2e/", "..%2f", "%252e%252e%252f", "..%c0%af", ".../...//", "..;/", "/./../", "%00../"]
 TARGETS = ["secret.txt", "studio.err", "etc/passwd", "../secret.txt", "first/../../secret.txt", "..%5csecret.txt"]
@@ -16,13 +23,22 @@ TRAVERSALS = [part * depth + target for part in PARTS for depth in (1, 2, 3, 8) 
 
 
 def tree(folder: Path) -> list[tuple[str, int]]:
-    return sorted((str(path), path.stat().st_size) for path in folder.rglob("*") if path.name != "studio.err")
+    ours = ("studio.err", "opened.log")
+    return sorted((str(path), path.stat().st_size) for path in folder.rglob("*") if path.name not in ours)
+
+
+def strayed(studio, since: int) -> list[str]:
+    """What the server touched outside the run folders, but for the page's own files, locks, and Python's modules."""
+    inside = (str(studio.root), str(PAGE), "/proc/locks", "/dev/null", sys.prefix, sys.base_prefix, str(SOURCE))
+    touched = [line.partition(" ")[2] for line in studio.opened()[since:]]
+    paths = {ast.literal_eval(path) for path in touched if path[0] in "'\""}
+    return sorted(path for path in paths if not path.startswith(inside))
 
 
 def test_two_hundred_ways_out_lead_nowhere(studio) -> None:
     assert len(set(TRAVERSALS)) >= 200
-    before = tree(studio.root.parent)
-    ids = ("/api/run", "/api/rows", "/api/tracking", "/api/clip", "/api/clip/points", "/api/clip/latest")
+    before, since = tree(studio.root.parent), len(studio.opened())
+    ids = [f"/api/{name}" for name in ("run", "rows", "tracking", "control", "clip", "clip/points", "clip/latest")]
     for i, way in enumerate(TRAVERSALS):
         asked = [
             f"/static/{way}",
@@ -41,6 +57,8 @@ def test_two_hundred_ways_out_lead_nowhere(studio) -> None:
     assert studio.get("/api/episode", model="../../secret.txt").status == 404
     assert studio.alive()
     assert tree(studio.root.parent) == before
+    assert len(studio.opened()) > since + 200  # it did look, among the runs
+    assert strayed(studio, since) == []
 
 
 def test_links_that_lead_out_are_not_followed(studio) -> None:
@@ -50,14 +68,18 @@ def test_links_that_lead_out_are_not_followed(studio) -> None:
     link, lent = studio.root / "link", studio.root / "lent"
     link.symlink_to(outside)
     lent.mkdir()
-    (lent / "run.json").write_text('{"format": 1, "settings": {"environment": "sprites"}}')
+    (lent / "run.json").write_text('{"format": 1, "settings": {"explore": {"game": "sprites"}}}')
     (lent / "metrics.jsonl").symlink_to(studio.root.parent / "secret.txt")
     (lent / "film.mp4").symlink_to(studio.root.parent / "secret.txt")
+    (outside / "exploration.json").write_text('{"figures": {"rooms, most": 31337}}')
+    (lent / "exploration.json").symlink_to(outside / "exploration.json")
     try:
-        assert "canary" not in studio.get("/api/runs").body.decode()
+        assert "canary" not in (listed := studio.get("/api/runs").body.decode())
+        assert "31337" not in listed
         assert studio.get("/api/run", id="link").status == 404
         assert studio.get("/api/rows", id="lent").json["curves"] == {}
         assert studio.get("/api/run", id="lent").json["videos"] == []
+        assert studio.get("/api/run", id="lent").json["figures"] == {}
         assert studio.get("/api/video", id="lent", name="film.mp4").status == 404
     finally:
         link.unlink()
@@ -118,7 +140,7 @@ BAD = {
 @pytest.mark.parametrize("kind", BAD)
 def test_what_is_no_video_is_refused_and_leaves_nothing(studio, tmp_path: Path, kind: str) -> None:
     make, says = BAD[kind]
-    before = tree(studio.root.parent)
+    before, since = tree(studio.root.parent), len(studio.opened())
     answer = studio.drop(make(tmp_path / "bad"), name=f"{kind}.mp4")
     assert 400 <= answer.status < 500, answer
     line = answer.json["error"]
@@ -127,6 +149,7 @@ def test_what_is_no_video_is_refused_and_leaves_nothing(studio, tmp_path: Path, 
     assert str(studio.root) not in line
     assert studio.alive()
     assert tree(studio.root.parent) == before
+    assert strayed(studio, since) == []
 
 
 def test_fuzzed_containers_never_bring_the_studio_down(studio, clip: Path) -> None:

@@ -83,11 +83,56 @@ def test_a_keypoint_can_be_switched_off_and_keeps_its_colour(open_page) -> None:
     seen = marks(page)
     assert (seen[0] > 20, seen[1], seen[2] > 20) == (True, 0, True)
     page.locator(".player").focus()
-    page.keyboard.press("2")  # the same by keyboard
+    page.keyboard.press("1")  # the same by keyboard
     assert min(marks(page)) > 20
     page.keyboard.press("End")
     until(page, "document.querySelector('.player').dataset.frame === '239'")
     assert min(marks(page)) > 20
+
+
+def overlay(page: Any) -> tuple[int, int, int]:
+    """Of the marks over the picture: pixels that are white, that darken what is below, and that are drawn at all."""
+    return tuple(
+        page.evaluate(
+            """() => {
+                const canvas = document.querySelector("canvas.marks");
+                const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+                let [white, dark, any] = [0, 0, 0];
+                for (let i = 0; i < data.length; i += 4) {
+                    const [r, g, b, a] = data.subarray(i, i + 4);
+                    white += a > 200 && r > 240 && g > 240 && b > 240;
+                    dark += a > 120 && a < 200 && r + g + b < 30;
+                    any += a > 0;
+                }
+                return [white, dark, any];
+            }"""
+        )
+    )
+
+
+def test_truth_matches_circles_heatmaps_and_trails_are_drawn(open_page) -> None:
+    page = open_page("watch?model=shipped%3Apong")
+    page.wait_for_selector(".player")
+    page.locator(".scrubber").fill("100")
+    page.get_by_label("Length of trails").fill("0")
+    for name in ("Truth", "Matches"):
+        page.get_by_label(name, exact=True).uncheck()
+    white, dark, plain = overlay(page)
+    assert dark == 0
+    page.get_by_label("Truth", exact=True).check()
+    assert overlay(page)[0] > white + 100  # white rings
+    page.get_by_label("Truth", exact=True).uncheck()
+    page.get_by_label("ε circles").check()
+    assert overlay(page)[2] > plain + 300  # dashed circles as wide as ε
+    page.get_by_label("ε circles").uncheck()
+    page.get_by_label("Matches", exact=True).check()
+    assert overlay(page)[2] >= plain  # short lines: the keypoints are on their objects
+    page.get_by_label("Matches", exact=True).uncheck()
+    page.get_by_label("Length of trails").fill("40")
+    assert overlay(page)[2] > plain + 100
+    page.get_by_label("Length of trails").fill("0")
+    page.get_by_role("checkbox", name="Heatmaps").check()
+    assert overlay(page)[1] > 10_000  # all but the glow is dimmed
 
 
 def test_two_runs_laid_over_one_another(open_page) -> None:
@@ -108,7 +153,16 @@ def test_two_runs_laid_over_one_another(open_page) -> None:
 def test_drop_a_clip_scrub_it_and_download_its_table(open_page, clip: Path, tmp_path: Path) -> None:
     page = open_page("clips")
     page.locator("select").select_option("run:first")
-    page.locator("input[type=file]").set_input_files(clip)
+    carried = page.evaluate_handle(
+        """(bytes) => {
+            const carried = new DataTransfer();
+            carried.items.add(new File([new Uint8Array(bytes)], "bars.mp4", { type: "video/mp4" }));
+            return carried;
+        }""",
+        list(clip.read_bytes()),
+    )
+    for kind in ("dragenter", "dragover", "drop"):
+        page.dispatch_event(".zone", kind, {"dataTransfer": carried})
     page.locator(".clip").get_by_role("link", name="Watch").click(timeout=60_000)
     page.wait_for_selector(".player")
     page.locator(".scrubber").fill("37")
@@ -139,6 +193,19 @@ def test_drop_a_clip_scrub_it_and_download_its_table(open_page, clip: Path, tmp_
     with page.expect_download() as waiting:
         page.get_by_role("link", name="Labelled MP4").click()
     assert waiting.value.suggested_filename.endswith("-labelled.mp4")
+
+
+def test_the_track_page_offers_a_model_that_makes_sense(open_page) -> None:
+    page = open_page("clips")
+    choice = page.locator("select")
+    choice.wait_for()
+    assert choice.input_value() == "run:nested/second"  # one's own, the chosen one
+    page.get_by_text("This model was trained on sprites").wait_for()
+    choice.select_option("shipped:pong")
+    page.get_by_text("This model was trained on pong").wait_for()
+    page.reload()
+    choice.wait_for()
+    assert choice.input_value() == "shipped:pong"  # what was used last
 
 
 def test_a_file_that_is_no_video_says_so(open_page, tmp_path: Path) -> None:
@@ -184,6 +251,54 @@ def test_curves_move_within_two_seconds_of_a_new_line(open_page, studio: Studio)
     page.get_by_role("heading", name="Rooms").wait_for()  # a column that no one has heard of draws itself
 
 
+def test_agents_every_seed_and_their_play(open_page, studio: Studio, agents: str) -> None:
+    page = open_page()
+    page.get_by_role("link", name=agents, exact=True).click()
+    label = "document.querySelector('figure.chart canvas')?.getAttribute('aria-label')"
+    until(page, f"{label}?.includes('seed 0') && {label}?.includes('seed 1')")
+    rows = page.locator("table.scores tbody tr").all_inner_texts()
+    assert [row.split()[0] for row in rows] == ["seed", "seed", "mean", "random", "KeyQN", "human"]
+    assert sum("Best" in row for row in rows) == 1
+    until(page, "document.querySelector('video').readyState >= 2")
+    assert page.evaluate("document.querySelector('video').videoWidth") == 480
+    # While agents learn their curve grows.
+    run = Run.create(studio.root / "learning", {"keyqn": {"games": ["pong"], "seeds": [0], "observation": "keypoints"}})
+    page.goto(f"{studio.base}/#/run/learning")
+    page.get_by_text("No clip yet").wait_for()
+    run.log({"step": 100, "episodes": [[0, -21.0, 900]]})
+    begun = time.monotonic()
+    until(page, f"{label}?.includes('seed 0 −21')")
+    assert time.monotonic() - begun < 2
+
+
+def test_an_exploration_its_rooms_and_its_most_controllable_keypoint(open_page, options: str) -> None:
+    page = open_page(f"run/{options}")
+    page.get_by_role("heading", name="Return of the last episodes, by percentile").wait_for()
+    titles = ["Return, mean and standard deviation", "How much actions matter to each keypoint", "Rooms entered"]
+    for title in (*titles, "Most controllable keypoint on the avatar"):
+        page.get_by_role("heading", name=title).wait_for()
+    assert "is the most controllable on average" in page.locator(".most").inner_text()
+    assert "Rooms\n1" in page.locator(".tiles:visible").inner_text()
+    until(page, "document.querySelector('video').readyState >= 2")
+    assert "triangle" in page.locator(".replay").inner_text()
+
+
+def test_an_answer_that_comes_late_does_not_take_the_page_over(open_page, studio: Studio) -> None:
+    page = open_page("play")
+    page.wait_for_selector(".playing")
+    held = []
+    page.route("**/api/runs", lambda route: held.append(route))
+    page.evaluate("location.hash = '#/runs'")
+    while not held:
+        page.wait_for_timeout(20)
+    page.evaluate("location.hash = '#/clips'")
+    page.wait_for_selector(".zone")
+    held[0].continue_()
+    page.wait_for_timeout(400)
+    assert page.locator(".zone").is_visible()
+    assert page.locator("table.runs").count() == 0
+
+
 def test_states_that_say_what_to_do(open_page, studio: Studio) -> None:
     Run.create(studio.root / "bare", {"environment": "pong"})
     page = open_page("run/bare")
@@ -206,9 +321,26 @@ def test_by_keyboard_alone(open_page) -> None:
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.textContent") == "first":
             break
+    ring = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert ring == "solid"  # one sees where one is
     page.keyboard.press("Enter")
     page.wait_for_selector("figure.chart canvas")
     assert "#/run/first" in page.url
+
+
+def test_the_player_hears_keys_at_once(open_page) -> None:
+    page = open_page("watch?model=shipped%3Apong", reduced_motion="reduce")
+    page.wait_for_selector(".player")
+    frame = "document.querySelector('.player').dataset.frame"
+    for key, wanted in (("ArrowRight", 1), ("Shift+ArrowRight", 11), ("ArrowLeft", 10), ("End", 239), ("Home", 0)):
+        page.keyboard.press(key)
+        until(page, f"{frame} === '{wanted}'")
+    page.keyboard.press(" ")
+    until(page, f"{frame} > 3")
+    page.keyboard.press(" ")
+    page.get_by_role("button", name="Play", exact=True).wait_for()
+    page.keyboard.press("0")
+    assert page.locator(".chip").first.get_attribute("aria-pressed") == "false"
 
 
 PLACES = {
@@ -218,23 +350,25 @@ PLACES = {
     "tracking": "run/first/tracking",
     "shipped": "watch",
     "compare": "compare?run=first&run=nested%2Fsecond",
+    "agents": "run/agents",
+    "options": "run/options",
     "clips": "clips",
     "play": "play",
 }
+READY = {"watch": ".player", "shipped": ".player", "play": ".playing", "clips": ".zone", "runs": "table.runs"}
+READY |= {"agents": "table.scores", "options": ".most b", "clip": ".player"}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_screenshots(open_page, studio: Studio, tmp_path: Path, width: int, theme: str) -> None:
+def test_screenshots(
+    open_page, studio: Studio, agents: str, options: str, followed: str, tmp_path: Path, width: int, theme: str
+) -> None:
     folder = Path(os.environ.get("TRANSPORTER_SHOTS", tmp_path))
     page = open_page("runs", width=width, theme=theme, reduced_motion="reduce")
-    for name, place in PLACES.items():
+    for name, place in (PLACES | {"clip": f"clip/{followed}"}).items():
         page.goto(f"{studio.base}/#/{place}")
-        page.wait_for_selector(
-            {"watch": ".player", "shipped": ".player", "play": ".playing", "clips": ".zone", "runs": "table.runs"}.get(
-                name, "figure.chart"
-            )
-        )
+        page.wait_for_selector(READY.get(name, "figure.chart"))
         page.wait_for_timeout(250)
         no_sideways(page)
         page.screenshot(path=folder / f"{name}-{width}-{theme}.png", full_page=True)

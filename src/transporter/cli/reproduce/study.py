@@ -208,7 +208,7 @@ def train_all(study: Study, minutes: float | None, workers: int | None, together
             return stop.asked()
 
         for ended in side_by_side(train_job, jobs, workers, look=look):
-            if ended.error is not None:
+            if ended.error is not None and not stop.asked():  # one that had only just begun may end with the signal
                 failed.append(str(ended.job))
                 warn(f"{ended.job} failed: {ended.error}")
         look()

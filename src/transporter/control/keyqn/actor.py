@@ -1,11 +1,13 @@
 """Acting: from what the games show to the best action of every player, their memories carried along."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int64
 from torch import Tensor
 
-from transporter.control.keyqn.captured import Captured
+from transporter.control.gpu import Captured
 from transporter.control.keyqn.network import QNetwork
 from transporter.control.keyqn.observe import Observer
 from transporter.control.replay import Before, Memory, Outcome, SequenceReplay
@@ -36,28 +38,40 @@ class Actor:
         self.step = 0  # rows seen
         self._at = torch.zeros(1, dtype=torch.int64, device=device)
         self._told = torch.zeros(players, TOLD, device=device)
-        self._views: list[Tensor] = []
+        self.views: list[Tensor] = []  # what was shown last
         self._host: list[Tensor] = []
-        self._captured = Captured(self._act, [*self.memory, self.row], capture)
+        self._captured = Captured(self._act, [*self.memory, self.row], capture, urgent=True)
+        # Beside whatever else the GPU does: an update goes on while the next actions are chosen.
+        self._stream = torch.cuda.Stream(device, priority=-1) if capture else None
+        self.follow()
 
     def __call__(self, moment: Moment, actions: Int64[np.ndarray, "n"], reward: Float32[np.ndarray, "n"]) -> np.ndarray:
         """Everyone's best action, given the moment, and the action and reward (as learnt from) that led to it."""
-        self._receive(moment, actions, reward)
-        self._captured()
-        self.step += 1
-        return self.best.cpu().numpy()
+        with self._beside():
+            self._receive(moment, actions, reward)
+            self._captured()
+            self.step += 1
+            return self.best.cpu().numpy()
+
+    def follow(self) -> None:
+        """From here on see what was queued until now, and wait for nothing that will be."""
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream())
+
+    def _beside(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
     def _receive(self, moment: Moment, actions: np.ndarray, reward: np.ndarray) -> None:
         """Everything into tensors that stay in place, by way of memory that a GPU can fetch from by itself."""
         device = self._told.device
-        if not self._views:
+        if not self.views:
             kinds = [torch.uint8 if view.dtype == np.uint8 else torch.float32 for view in moment.views]
             shapes = [view.shape for view in moment.views]
-            self._views = [torch.zeros(s, dtype=k, device=device) for s, k in zip(shapes, kinds, strict=True)]
+            self.views = [torch.zeros(s, dtype=k, device=device) for s, k in zip(shapes, kinds, strict=True)]
             pinned = device.type == "cuda"
-            self._host = [torch.zeros(t.shape, dtype=t.dtype, pin_memory=pinned) for t in (*self._views, self._told)]
+            self._host = [torch.zeros(t.shape, dtype=t.dtype, pin_memory=pinned) for t in (*self.views, self._told)]
         told = np.stack((moment.first, actions, reward, moment.discount, moment.real), 1, dtype=np.float32)
-        for host, there, new in zip(self._host, (*self._views, self._told), (*moment.views, told), strict=True):
+        for host, there, new in zip(self._host, (*self.views, self._told), (*moment.views, told), strict=True):
             host.numpy()[:] = new
             there.copy_(host, non_blocking=True)
         self._at.fill_(self.step)
@@ -66,7 +80,7 @@ class Actor:
     def _act(self) -> None:
         first, action, reward, discount, real = self._told.unbind(1)
         first, action, real = first > 0, action.long(), real > 0
-        rows = self.observer(self._views)
+        rows = self.observer(self.views)
         earlier = torch.where(first.view(-1, *(1,) * len(self.observer.row)), rows, self.row)
         if self.replay is not None:
             # With the very first row nothing is over yet: what is said of the row before lands on row 0 itself, and
@@ -84,3 +98,4 @@ class Actor:
         self.step = step
         for kept, old in zip((*self.memory, self.row), (*memory, row), strict=True):
             kept.copy_(old)
+        self.follow()

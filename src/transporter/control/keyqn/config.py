@@ -16,9 +16,7 @@ class NetworkConfig:
     hidden: int = 256  # units of the layers before and after the memory
     memory: int = 256  # units of the LSTM (as in the paper's options agent, §4.2.2)
     dueling: bool = True  # value and advantages apart (Wang et al. 2016; kept by Rainbow, SPR and BBF)
-    bins: int = (
-        51  # Q as a histogram, learnt by classification (Farebrother et al. 2024); 0: as a number, by regression
-    )
+    bins: int = 51  # Q as a histogram, learnt by classification (Farebrother et al. 2024); 0: a number, by regression
     limit: float = 10.0  # the histogram's range is ±limit, after rescaling (C51's, in Rainbow, SPR and BBF)
 
     def __post_init__(self) -> None:
@@ -79,6 +77,25 @@ class LearningConfig:
 
 
 @dataclass(frozen=True)
+class EyesConfig:
+    """With --in-loop: how the Transporters go on learning (not in the paper, whose detectors stay as they are)."""
+
+    every: int = 10  # interactions between updates of each agent's own
+    first: int = 1_000  # interactions before the first
+    renew: int = 5_000  # interactions after which an agent sees with what was learnt, and sees its replay anew
+    settle: int = 300  # updates in which only the part that draws learns: detectors are kept without theirs
+    batch: int = 32  # frames rebuilt in an update (the paper: 64)
+    offset: int = 20  # a pair is so many steps apart at most (§4 of the paper)
+    rate: float = 1e-4  # Adam's: a tenth of what it took to learn from nothing
+
+    def __post_init__(self) -> None:
+        if min(self.every, self.renew, self.batch, self.offset) < 1 or self.settle < 0 or self.batch % 2:
+            raise InputError("every, renew, batch and offset must be at least 1, and batch even")
+        if self.renew % self.every or self.first <= self.offset:
+            raise InputError("renew must be a multiple of every, and first larger than offset")
+
+
+@dataclass(frozen=True)
 class ProtocolConfig:
     """Atari-100k (Kaiser et al. 2020), and how the agent explores within it."""
 
@@ -110,6 +127,7 @@ class KeyQNConfig:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     learning: LearningConfig = field(default_factory=LearningConfig)
     protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
+    eyes: EyesConfig = field(default_factory=EyesConfig)
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -118,7 +136,10 @@ class KeyQNConfig:
     def from_json(cls, data: dict[str, Any]) -> "KeyQNConfig":
         try:
             return cls(
-                NetworkConfig(**data["network"]), LearningConfig(**data["learning"]), ProtocolConfig(**data["protocol"])
+                NetworkConfig(**data["network"]),
+                LearningConfig(**data["learning"]),
+                ProtocolConfig(**data["protocol"]),
+                EyesConfig(**data.get("eyes", {})),  # version 0.1 had none
             )
         except (KeyError, TypeError) as error:
             raise InputError(f"not an agent this version knows: {error}") from error

@@ -1,31 +1,29 @@
-"""A whole experiment in one run folder: learn, save as it goes, keep the agents, measure them, say what came of it."""
+"""A whole experiment in one run folder: learn, save as it goes, keep the agents, say what came of it."""
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from transporter.control.keyqn.agent import KeyQN
 from transporter.control.keyqn.config import KeyQNConfig
-from transporter.control.keyqn.evaluation import evaluate
 from transporter.control.keyqn.games import game
-from transporter.control.keyqn.network import QNetwork
+from transporter.control.keyqn.in_loop import own_copies
 from transporter.control.keyqn.observe import Kind, Observer, observer
 from transporter.control.keyqn.scores import human_normalised
-from transporter.control.keyqn.training import Game, Training, prepare
-from transporter.control.rollout import Arena
+from transporter.control.keyqn.training import Game, Training
+from transporter.control.stored import fingerprint
 from transporter.envs import atari
+from transporter.errors import InputError
 from transporter.models.detector import Detector
 from transporter.runs import Json, Run
 from transporter.training.learner import Hardware
 
+LOOKS: tuple[Kind, ...] = ("keypoints", "points", "features")  # kinds that need a detector
 FRAME = 80  # side of the frames of agents without a detector
-PROCESSES = 10  # players of an agent in evaluation where each needs a process
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,11 @@ class Experiment:
     kind: Kind
     config: KeyQNConfig
     detectors: dict[str, Detector] = field(default_factory=dict)  # by game, where the kind needs them
+    in_loop: bool = False  # each agent's detector goes on learning, from its own frames
+
+    def __post_init__(self) -> None:
+        if self.in_loop and self.kind not in LOOKS:
+            raise InputError(f"--in-loop is for agents that see keypoints: {self.kind} have no detector to teach")
 
     @property
     def agents(self) -> list[tuple[str, int]]:
@@ -48,13 +51,20 @@ class Experiment:
         return max(len(atari.scene(name).objects) for name in self.games) if self.kind == "objects" else 0
 
     def make_games(self) -> list[Game]:
-        return [game(name, self.seeds, self.kind, self._size(name), self.config.protocol.sticky) for name in self.games]
+        sticky = self.config.protocol.sticky
+        groups = [(seed,) for seed in self.seeds] if self.in_loop else [self.seeds]
+        return [game(name, seeds, self.kind, self._size(name), sticky) for name in self.games for seeds in groups]
 
-    def observer(self, repeat: int = 1) -> Observer:
-        """For an arena with every game, or with every game so many times in a row."""
-        looks = self.kind in ("keypoints", "points", "features")
-        detectors = [self.detectors[name] for name in self.games for _ in range(repeat)] if looks else []
-        return observer(self.kind, detectors, self.slots)
+    def observer(self) -> Observer:
+        """For an arena with these games."""
+        if self.kind not in LOOKS:
+            return observer(self.kind, [], self.slots)
+        if self.in_loop:
+            return observer(self.kind, own_copies([self.detectors[name] for name, _ in self.agents]))
+        return observer(self.kind, [self.detectors[name] for name in self.games])
+
+    def training(self, hardware: Hardware) -> Training:
+        return Training(self.config, self.make_games(), self.observer(), hardware, in_loop=self.in_loop)
 
     def _size(self, name: str) -> int:
         return self.detectors[name].config.size if name in self.detectors else FRAME
@@ -65,7 +75,6 @@ class Notices(NamedTuple):
 
     row: Callable[[Json], None] = lambda row: None  # of metrics.jsonl
     again: Callable[[int], None] = lambda step: None  # games played again after a resume, up to this step
-    evaluated: Callable[[int], None] = lambda episodes: None
     stopping: Callable[[], bool] = lambda: False
 
 
@@ -84,7 +93,7 @@ def learn(
     config = experiment.config
     if learnt(experiment, run):
         return True
-    training = Training(config, experiment.make_games(), experiment.observer(), hardware)
+    training = experiment.training(hardware)
     try:
         if (saved := run.latest()) is not None:
             training.restore(saved, notices.again)
@@ -112,7 +121,7 @@ def learn(
 
 
 def _row(training: Training, step: int, episodes: list[list[float]], rate: float) -> Json:
-    learner = training.learner
+    learner, eyes = training.learner, training.eyes
     return {
         "step": step,
         "episodes": episodes,  # agent, score, length
@@ -121,12 +130,13 @@ def _row(training: Training, step: int, episodes: list[list[float]], rate: float
         "left_out": learner.bad.tolist(),
         "epsilon": round(training.config.protocol.epsilon(step), 4),
         "steps_per_second": round(rate, 1),
+        **({"eyes_loss": [round(value, 5) for value in eyes.losses.tolist()]} if eyes else {}),
     }
 
 
 def _agent(experiment: Experiment, training: Training, index: int) -> KeyQN:
     name, seed = experiment.agents[index]
-    detector = experiment.detectors.get(name)
+    detector = training.eyes.detectors[index] if training.eyes else experiment.detectors.get(name)
     return KeyQN(
         experiment.config,
         experiment.kind,
@@ -136,7 +146,7 @@ def _agent(experiment: Experiment, training: Training, index: int) -> KeyQN:
         slots=getattr(training.observer, "slots", 0),
         depth=getattr(training.observer, "depth", 0),
         detector=detector,
-        card={"environment": name, "seed": seed, "interactions": training.count},
+        card={"environment": name, "seed": seed, "interactions": training.count, "in_loop": experiment.in_loop},
         device=str(training.device),
     )
 
@@ -148,37 +158,6 @@ def agent_file(run: Run, name: str, seed: int) -> Path:
 def learnt(experiment: Experiment, run: Run) -> bool:
     """Whether the training is over."""
     return all(agent_file(run, *agent).exists() for agent in experiment.agents)
-
-
-def measure(
-    experiment: Experiment, run: Run, hardware: Hardware, notices: Notices = QUIET
-) -> dict[str, list[list[float]]]:
-    """Scores of the agents' evaluation episodes: game → seed → episodes."""
-    protocol, device = experiment.config.protocol, hardware.resolve()
-    prepare(device)
-    agents = [KeyQN.load(agent_file(run, *agent), str(device)) for agent in experiment.agents]
-    weights = torch.stack([agent.weights for agent in agents])
-    copies = min(protocol.episodes, PROCESSES if experiment.kind == "objects" else protocol.episodes)
-    each = -(-protocol.episodes // copies)
-    legal = torch.tensor([agent.actions for agent in agents], device=device)[:, None]
-    seen = experiment.observer(repeat=len(experiment.seeds))
-    inputs = seen.inputs(experiment.config.network)
-    network = QNetwork(experiment.config.network, inputs, torch.arange(agents[0].heads, device=device) < legal)
-    # Scores are those of whole games; but what was a new beginning in training is one for the memory here, too.
-    games = [made.make(copies) for made in experiment.make_games() for _ in experiment.seeds]
-    arena = Arena(games, life_loss_ends=protocol.life_loss_ends)
-    try:
-        scores = evaluate(
-            network, seen, weights, arena, [seed for _, seed in experiment.agents], protocol.evaluation_epsilon, each,
-            learnt_from=np.sign if experiment.config.learning.clip_rewards else lambda reward: reward,
-            capture=hardware.graph and device.type == "cuda", progress=notices.evaluated,
-        )  # fmt: skip
-    finally:
-        arena.close()
-    found: dict[str, list[list[float]]] = defaultdict(list)
-    for (name, _), row in zip(experiment.agents, scores, strict=True):
-        found[name].append([float(score) for score in row[: protocol.episodes]])
-    return dict(found)
 
 
 def figures(scores: dict[str, list[list[float]]]) -> dict[str, float]:
@@ -218,7 +197,12 @@ def seconds(rows: Sequence[Json]) -> float:
 def settings(experiment: Experiment) -> dict[str, Any]:
     """What a run folder remembers, and refuses to change."""
     return {
-        "keyqn": {"games": list(experiment.games), "seeds": list(experiment.seeds), "observation": experiment.kind},
+        "keyqn": {
+            "games": list(experiment.games),
+            "seeds": list(experiment.seeds),
+            "observation": experiment.kind,
+            "in_loop": experiment.in_loop,
+        },
         "config": experiment.config.to_json(),
-        "detectors": {name: d.config.to_json() for name, d in experiment.detectors.items()},
+        "detectors": {name: fingerprint(detector) for name, detector in experiment.detectors.items()},
     }

@@ -7,11 +7,12 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from transporter.control.keyqn.observe import Kind
 from transporter.control.keyqn.training import Game
 from transporter.envs import atari
+from transporter.envs.processes import Processes
 from transporter.errors import InputError
 
 UNSEEN = 16  # side of frames that nobody looks at
@@ -53,4 +54,4 @@ def _with_truth(name: str, count: int, sticky: float) -> VectorEnv:
     # The emulator's Python interface holds the interpreter while it works, so threads would take turns. The server
     # that processes are forked from has no threads and no GPU, and imports what they need once.
     multiprocessing.set_forkserver_preload([__name__])
-    return AsyncVectorEnv([one] * count, context="forkserver", autoreset_mode=AutoresetMode.NEXT_STEP)
+    return Processes([one] * count, context="forkserver", autoreset_mode=AutoresetMode.NEXT_STEP)

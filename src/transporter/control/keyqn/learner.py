@@ -8,7 +8,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from transporter.control.keyqn.captured import Captured
+from transporter.control.gpu import Captured
 from transporter.control.keyqn.config import LearningConfig
 from transporter.control.keyqn.network import QNetwork
 from transporter.control.keyqn.weights import Weights
@@ -51,6 +51,7 @@ class Learner:
         device = network.legal.device
         self.online = torch.nn.Parameter(self._fresh().to(device))
         self.frozen = self.online.detach().clone()
+        self.playing = self.frozen.clone()  # what plays while an update goes on: see hand_over
         self.gradient = torch.zeros_like(self.frozen)
         self._last = network.layout.last().to(device)
         agents = len(self.seeds)
@@ -136,7 +137,7 @@ class Learner:
             norm = self.gradient.norm(dim=1, keepdim=True)
             finite = torch.isfinite(norm)
             scale = (self.config.clip / (norm + 1e-6)).clamp(max=1)
-            self.gradient.copy_(torch.where(finite, self.gradient * scale, 0))
+            self.gradient.mul_(scale).masked_fill_(~finite, 0)
             self.bad.add_((~finite[:, 0]).float())
             self.online.grad = self.gradient
             self.optimiser.step()
@@ -167,7 +168,7 @@ class Learner:
         return {"frozen": self.frozen, "bad": self.bad, **{f"adam.{slot}": t for slot, t in moments.items()}}
 
     def tensors(self) -> dict[str, Tensor]:
-        return {"online": self.online.detach(), **self._tensors()}
+        return {"online": self.online.detach(), "playing": self.playing, **self._tensors()}
 
     @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor], done: int, since: int) -> None:
@@ -178,5 +179,9 @@ class Learner:
 
     @property
     def acting(self) -> Float[Tensor, "a p"]:
-        """The weights that play."""
+        """The weights that are played with in the end."""
         return self.frozen if self.config.act_with_target else self.online.detach()
+
+    def hand_over(self) -> None:
+        """Let those who play have what was learnt so far; they keep it while the next update is made."""
+        self.playing.copy_(self.acting)

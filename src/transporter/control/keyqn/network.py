@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transporter.control.keyqn.config import NetworkConfig
-from transporter.control.keyqn.lstm import PLAIN, Arithmetic, unroll
 from transporter.control.keyqn.weights import Layout, Weight, Weights, apply_linear, apply_norm, linear, norm
+from transporter.control.lstm import Step, one_step, unroll
 from transporter.control.replay import Before, Memory
 from transporter.coords import cell_centres
 
@@ -41,9 +41,9 @@ class QNetwork:
     """Shapes and arithmetic; the weights are given with every call."""
 
     def __init__(
-        self, config: NetworkConfig, inputs: Inputs, legal: Bool[Tensor, "a actions"], arithmetic: Arithmetic = PLAIN
+        self, config: NetworkConfig, inputs: Inputs, legal: Bool[Tensor, "a actions"], step: Step = one_step
     ) -> None:
-        self.config, self.inputs, self.legal, self.arithmetic = config, inputs, legal, arithmetic
+        self.config, self.inputs, self.legal, self.step = config, inputs, legal, step
         self.actions = legal.shape[1]
         self._names = torch.arange(self.actions, device=legal.device)
         hidden, memory = config.hidden, config.memory
@@ -78,7 +78,7 @@ class QNetwork:
         known = (~before.first).to(x.dtype)[..., None]
         past = torch.cat((before.action[..., None] == self._names, before.reward[..., None]), -1) * known
         z = apply_linear(weights, "gates", torch.cat((x, past.flatten(1, 2)), -1)).view(a, t, b, -1)
-        recalled, memory = unroll(z, weights["recall.weight"], memory, before.first, skip, self.arithmetic)
+        recalled, memory = unroll(z, weights["recall.weight"], memory, before.first, skip, self.step)
         y = torch.cat((x[:, skip * b :], recalled.flatten(1, 2)), -1)
         y = F.relu(apply_norm(weights, "judge", apply_linear(weights, "judge", y)))
         scores = apply_linear(weights, "advantage", y).view(a, t - skip, b, self.actions, -1)

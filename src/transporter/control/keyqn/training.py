@@ -1,10 +1,13 @@
-"""Many agents that play and learn in step: one row of each, then some updates of all, again and again."""
+"""Many agents that play and learn in step: one row of each, then some updates of all, again and again.
+
+Nobody waits: while an update goes on, the games move, and the next actions are chosen with the weights from before it.
+"""
 
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,12 +15,14 @@ from gymnasium.vector import VectorEnv
 from jaxtyping import Float32, Int64
 from torch import Tensor
 
+from transporter.control.gpu import prepare
 from transporter.control.keyqn.actor import Actor
 from transporter.control.keyqn.config import KeyQNConfig
+from transporter.control.keyqn.in_loop import InLoop
 from transporter.control.keyqn.learner import Learner
-from transporter.control.keyqn.lstm import PLAIN, compiled
 from transporter.control.keyqn.network import QNetwork
-from transporter.control.keyqn.observe import Observer
+from transporter.control.keyqn.observe import Keypoints, Observer
+from transporter.control.lstm import compiled, one_step
 from transporter.control.replay import Memory, SequenceReplay
 from transporter.control.rollout import Arena, Finished
 from transporter.errors import InputError
@@ -35,13 +40,6 @@ class Game:
     make: Callable[[int], VectorEnv]  # so many copies, restarting at the next step
 
 
-def prepare(device: torch.device) -> None:
-    """Products with ten bits of mantissa (TF32), several times as fast, are enough for values."""
-    if device.type == "cuda":
-        torch.cuda.set_device(device.index or 0)
-        torch.set_float32_matmul_precision("high")
-
-
 class Step(NamedTuple):
     """One interaction of every agent."""
 
@@ -52,7 +50,16 @@ class Step(NamedTuple):
 class Training:
     """Everything that changes while agents learn, and one way forward: `for step in training.steps()`."""
 
-    def __init__(self, config: KeyQNConfig, games: Sequence[Game], observer: Observer, hardware: Hardware) -> None:
+    def __init__(
+        self,
+        config: KeyQNConfig,
+        games: Sequence[Game],
+        observer: Observer,
+        hardware: Hardware,
+        *,
+        in_loop: bool = False,
+    ) -> None:
+        """`in_loop`: detectors go on learning; then each agent is a game by itself, with a detector of its own."""
         self.config, self.games, self.observer = config, list(games), observer
         self.device = hardware.resolve()
         prepare(self.device)
@@ -63,15 +70,19 @@ class Training:
         self.seeds = np.array(seeds, np.int64)
         self.legal = np.array([game.actions for game in games for _ in game.seeds])
         legal = torch.arange(int(self.legal.max())) < torch.from_numpy(self.legal)[:, None]
-        arithmetic = compiled() if hardware.compile else PLAIN
-        self.network = QNetwork(config.network, observer.inputs(config.network), legal.to(self.device), arithmetic)
+        recall = compiled(self.device) if hardware.compile else one_step
+        self.network = QNetwork(config.network, observer.inputs(config.network), legal.to(self.device), recall)
         self.replay = SequenceReplay(
             len(seeds), protocol.interactions + 1, observer.row, observer.dtype, config.network.memory, self.device
         )
         playing = max(0, protocol.interactions - self._warm_up)
         self.learner = Learner(learning, self.network, self.replay, seeds, playing * learning.updates, capture)
-        self.actor = Actor(self.network, observer, self.learner.acting, replay=self.replay, capture=capture)
+        self.actor = Actor(self.network, observer, self.learner.playing, replay=self.replay, capture=capture)
         self.arena = Arena([game.make(len(game.seeds)) for game in games], life_loss_ends=protocol.life_loss_ends)
+        self.eyes: InLoop | None = None
+        if in_loop:
+            assert isinstance(observer, Keypoints)
+            self.eyes = InLoop(config.eyes, observer, self.replay, seeds, hardware)
         self.chance = [np.random.default_rng((seed, 0)) for seed in seeds]
         self.moment = self.arena.reset(self.seeds)
         self.actions = np.zeros(len(seeds), np.int64)  # those that led to the moment
@@ -90,8 +101,10 @@ class Training:
             self.actions = self._explore(best)
             self.arena.send(self.actions)
             self.history[:, self.count] = self.actions
+            if self.eyes is not None:
+                self._look(self.eyes)
             if self.count >= self._warm_up:
-                self._learn()  # while the games move
+                self._learn()  # while the games move, and until the actions after the next
             self.moment = self.arena.receive()
             self.count += 1
             yield Step(self.count, self.moment.finished)
@@ -105,11 +118,24 @@ class Training:
     def _learn(self) -> None:
         """Updates from windows of the rows so far, each agent's drawn by its own generator."""
         c = self.config.learning
-        choices = self.count - c.length + 1  # the row seen last is a window's last at most
+        # The row seen last is a window's last at most: what becomes of the action on it may be written meanwhile, and
+        # is not learnt from yet.
+        choices = self.count - c.length + 1
         drawn = np.stack([chance.random((c.updates, c.batch)) for chance in self.chance], 1)
-        starts = torch.from_numpy(1 + (drawn * choices).astype(np.int64)).to(self.device)
+        starts = torch.from_numpy(1 + (drawn * choices).astype(np.int64))
+        if self.device.type == "cuda":  # from pinned memory a copy does not wait for what the GPU still has to do
+            starts = starts.pin_memory().to(self.device, non_blocking=True)
+        self.learner.hand_over()
+        self.actor.follow()
         for each in starts:
             self.learner.update(each)
+
+    def _look(self, eyes: InLoop) -> None:
+        """Frames are kept, Transporters learn; with new eyes the row seen last is seen anew, like all before it."""
+        eyes.see(self.count, self.actor.views)
+        if eyes.learn(self.count):
+            self.actor.row.copy_(self.replay.rows[:, self.count])
+        self.actor.follow()
 
     # State
 
@@ -119,14 +145,17 @@ class Training:
             "learner": self.learner.tensors(),
             "replay": self.replay.tensors(self.count),
             "actor": {"h": self.actor.memory.h, "c": self.actor.memory.c, "row": self.actor.row},
+            "eyes": self.eyes.tensors() if self.eyes else {},
         }
         tensors = {f"{part}.{name}": t for part, named in parts.items() for name, t in named.items()}
         tensors["history"] = torch.from_numpy(self.history[:, : self.count].copy())
-        own = {
+        own: dict[str, Any] = {
             "updates": [self.learner.done, self.learner.since],
             "chance": [chance.bit_generator.state for chance in self.chance],
             "shown": [int(np.asarray(view, np.float64).sum()) for view in self.moment.views],
         }
+        if self.eyes is not None:
+            own["eyes"] = self.eyes.state()
         return Checkpoint(self.count, tensors, {**state, **json.loads(json.dumps(own))})
 
     def restore(self, saved: Checkpoint, progress: Callable[[int], None] = lambda step: None) -> None:
@@ -135,6 +164,8 @@ class Training:
         self.replay.restore(saved.part("replay."))
         actor: dict[str, Tensor] = saved.part("actor.")
         self.actor.restore(saved.step, Memory(actor["h"], actor["c"]), actor["row"])
+        if self.eyes is not None:
+            self.eyes.restore(saved._replace(tensors=saved.part("eyes.")), saved.state["eyes"])
         for chance, state in zip(self.chance, saved.state["chance"], strict=True):
             chance.bit_generator.state = state
         self.count = saved.step
@@ -142,6 +173,8 @@ class Training:
         actions = self.history[:, : self.count].astype(np.int64)
         for step, moment in enumerate(self.arena.again(self.seeds, actions)):
             self.moment = moment
+            if self.eyes is not None and step < self.count:
+                self.eyes.see(step, [torch.from_numpy(view) for view in moment.views])
             progress(step)
         self.actions = actions[:, -1] if self.count else self.actions
         if [int(np.asarray(view, np.float64).sum()) for view in self.moment.views] != saved.state["shown"]:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from transporter.control.keyqn.captured import Captured
+from transporter.control.gpu import Captured
 from transporter.control.options.choice import KEEP, MOST, Drawn, most_controllable
 from transporter.control.options.network import OptionsNet
 from transporter.control.options.rewards import DIRECTIONS

@@ -23,6 +23,7 @@ from transporter.frames import resize
 from transporter.models.detector import Detector
 
 ONE = np.ones(1, np.float32)
+OLD = "options."  # began the names of tensors in version 0.1
 
 
 class OptionsAgent:
@@ -62,7 +63,7 @@ class OptionsAgent:
                 raise ValueError("it has no detector")
             config = OptionsConfig.from_json(head["config"])
             network = OptionsNet(config.network, config.eyes.size, **head["shape"])
-            network.load_state_dict(tensors)
+            network.load_state_dict({name.removeprefix(OLD): tensor for name, tensor in tensors.items()})
             return cls(config, network.to(detector.device), detector, head["card"])
         except (KeyError, ValueError, TypeError, RuntimeError) as error:
             if isinstance(error, InputError):

@@ -17,6 +17,7 @@ from transporter.control.options.eyes import Eyes, Frozen, Learning, transporter
 from transporter.control.options.study import Study
 from transporter.control.options.training import Exploration, Step
 from transporter.control.rollout import Arena
+from transporter.control.stored import fingerprint
 from transporter.models.detector import Detector
 from transporter.runs import Checkpoint, Json, Run
 from transporter.training.learner import Hardware
@@ -245,5 +246,5 @@ def settings(experiment: Experiment) -> dict[str, Any]:
     return {
         "explore": {"game": experiment.game, "seed": experiment.seed, "keypoints": experiment.keypoints},
         "config": experiment.config.to_json(),
-        "detector": experiment.detector.config.to_json() if experiment.detector else None,
+        "detector": fingerprint(experiment.detector) if experiment.detector else None,
     }

@@ -90,11 +90,13 @@ class Learning:
         return Detector.from_tensors(self.config.model, tensors, device=str(self.learner.device))
 
     def checkpoint(self) -> Checkpoint:
-        return self.learner.checkpoint(self.done)
+        saved = self.learner.checkpoint(self.done)
+        return saved._replace(tensors={**saved.tensors, "loss": self.loss.detach().clone()})
 
     def restore(self, saved: Checkpoint) -> None:
         self.learner.restore(saved)
         self.done = saved.step
+        self.loss = saved.tensors.get("loss", self.loss).to(self.learner.device)  # version 0.1 did not keep it
         self._look_again()
 
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from transporter.control.keyqn.captured import Captured
+from transporter.control.gpu import Captured
 from transporter.control.options.choice import q_gap
 from transporter.control.options.config import LearningConfig
 from transporter.control.options.eyes import Eyes
@@ -124,10 +124,15 @@ class Learner:
         named |= {f"frozen.{name}": p for name, p in self.frozen.named_parameters()}
         for name, parameter in self.network.named_parameters():
             named |= {f"adam.{slot}.{name}": t for slot, t in self.optimiser.state[parameter].items()}
-        return {**named, "bad": self.bad}
+        return {**named, "bad": self.bad, **self._said()}
+
+    def _said(self) -> dict[str, Tensor]:
+        """What is told of the last update."""
+        return {"loss": self.loss, "gaps": self.gaps, "jumps": self.jumps}
 
     @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor], done: int) -> None:
         for name, tensor in self.tensors().items():
-            tensor.copy_(tensors[name])
+            if name in tensors or name not in self._said():  # which version 0.1 did not keep
+                tensor.copy_(tensors[name])
         self.done = done

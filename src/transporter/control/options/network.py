@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor, nn
 
-from transporter.control.keyqn.lstm import unroll
+from transporter.control.lstm import unroll
 from transporter.control.options.config import NetworkConfig
 from transporter.control.options.rewards import DIRECTIONS
 from transporter.control.replay import Memory

@@ -38,10 +38,11 @@ class Players:
         low, high, drawn = config.epsilon_low, config.epsilon_high, np.random.default_rng((seed, 3))
         self.epsilon = log_uniform(low, high, config.players, drawn)[self.part.start : self.part.stop]
 
-    def begin(self, count: int) -> None:
-        """New games, after `count` steps since the beginning of everything; the replay is filled from its first row."""
+    def begin(self, count: int, row: int = 0) -> None:
+        """New games, after `count` steps since the beginning of everything; the replay is filled from this row on."""
         self.chance = np.random.default_rng((self.seed, 0, self.part.start, count))
         self.actor = Actor(self.network, len(self.part), self.replay, self._capture)
+        self.actor.step = row
         among = (len(self.part), self.network.keypoints, self.config.commit)
         self.commitment = Commitment(*among, "all", self.chance)
         self.moment = self.arena.reset(self._seeds(count))

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from transporter.control.keyqn.training import prepare
+from transporter.control.gpu import prepare
 from transporter.control.options.config import OptionsConfig
 from transporter.control.options.eyes import Drift, Eyes, Learning, drift
 from transporter.control.options.learner import Learner
@@ -20,6 +20,7 @@ from transporter.training.learner import Hardware
 PROBES = 64  # frames on which keypoints before and after are compared
 FITTED = 2_048  # frames that the mean and deviation of each pixel are taken from
 SPARE = 8 * 2**30  # bytes of a GPU that are left to the learners
+KEPT = 2**30  # bytes of a replay that is saved with what was learnt; a larger one is filled anew after a break
 
 
 class Study:
@@ -41,6 +42,8 @@ class Study:
         self.replay = SequenceReplay(players, config.capacity, frame, torch.uint8, memory, self.device)
         self.learner = Learner(config.learning, self.network, eyes, self.replay, self.capture)
         self.rows = np.zeros(players, np.int64)  # of each player that the replay has been given
+        # Sums on a GPU come in any order: there a kept replay would not make a break without a trace either.
+        self.keeps = self.device.type == "cpu" and self.replay.nbytes <= KEPT
         self.chance = np.random.default_rng((seed, 1))
         self._probes: tuple[UInt8[Tensor, "n h w 3"], Float[np.ndarray, "n k 2"]] | None = None
 
@@ -111,27 +114,36 @@ class Study:
 
     # State
 
-    def checkpoint(self, step: int) -> Checkpoint:
-        """What was learnt, and the generator that draws. The replay is not kept: see `restore`."""
+    def checkpoint(self, step: int, *, replay: bool = False) -> Checkpoint:
+        """What was learnt, and the generator that draws; with the replay, all that decides what will be learnt next."""
         tensors = {f"options.{name}": t for name, t in self.learner.tensors().items()}
         state: dict[str, object] = {"updates": self.learner.done, "chance": self.chance.bit_generator.state}
         if isinstance(self.eyes, Learning):
             saved = self.eyes.checkpoint()
             tensors |= {f"eyes.{name}": t for name, t in saved.tensors.items()}
             state["seen"] = saved.step
+        if replay:
+            state["rows"] = self.rows.tolist()
+            tensors |= {f"replay.{name}": t for name, t in self.replay.tensors(self.replay.capacity).items()}
+            if self._probes is not None:
+                tensors |= {"probes.frames": self._probes[0], "probes.points": torch.from_numpy(self._probes[1])}
         return Checkpoint(step, tensors, json.loads(json.dumps(state)))
 
     def restore(self, saved: Checkpoint) -> None:
-        """Go on from what was learnt, with an empty replay, which new games fill before learning goes on.
+        """Go on from what was learnt, with the replay if it was kept; else new games fill one before learning goes on.
 
-        A replay is tens of gigabytes that would be read and written for what the games make again within a minute or
-        two, and by the policies of that moment.
+        A large replay is tens of gigabytes that would be read and written for what the games make again within a minute
+        or two, and by the policies of that moment.
         """
         self.learner.restore(saved.part("options."), saved.state["updates"])
         if isinstance(self.eyes, Learning):
             self.eyes.restore(Checkpoint(saved.state["seen"], saved.part("eyes."), {}))
         self.chance.bit_generator.state = saved.state["chance"]
-        self.rows[:] = 0
+        self.rows[:] = saved.state.get("rows", 0)
+        if kept := saved.part("replay."):
+            self.replay.restore(kept)
+        if probes := saved.part("probes."):
+            self._probes = probes["frames"].to(self.device), probes["points"].numpy()
 
 
 def check_room(config: OptionsConfig, device: torch.device) -> None:

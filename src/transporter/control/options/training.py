@@ -57,13 +57,20 @@ class Exploration:
             yield Step(self.count, finished)
 
     def checkpoint(self) -> Checkpoint:
-        return self.study.checkpoint(self.count)
+        """What was learnt; where the replay is kept, all that decides what comes next.
+
+        Games cannot be kept. All of them begin anew here, as they do after a break: what goes on and what comes back
+        then do the same, to the bit.
+        """
+        if self.study.keeps:
+            self.players.begin(self.count, int(self.study.rows[0]))
+        return self.study.checkpoint(self.count, replay=self.study.keeps)
 
     def restore(self, saved: Checkpoint) -> None:
-        """Go on from what was learnt, with new games and an empty replay."""
+        """Go on from what was learnt, with new games."""
         self.study.restore(saved)
         self.count = saved.step
-        self.players.begin(self.count)
+        self.players.begin(self.count, int(self.study.rows[0]))
 
     def close(self) -> None:
         self.players.close()

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from transporter.report.studio.answers import Refused, not_found
-from transporter.report.studio.folders import file_in
+from transporter.report.studio.inside import file_in
 
 OPENING = 60.0  # seconds for a file to show that it is a video
 MOST_WAITING = 8  # clips that wait or are being followed

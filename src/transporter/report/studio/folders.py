@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from transporter.errors import InputError
+from transporter.report.studio import control
 from transporter.report.studio.answers import not_found
+from transporter.report.studio.inside import file_in, is_number, json_in, part, signature
 from transporter.report.studio.series import sampled
 from transporter.runs import Run
 from transporter.tracking.results import Evaluation
@@ -18,7 +20,8 @@ NO_RUNS = {"checkpoints", "best", "clips", "node_modules"}  # names that never h
 FRESH = 30.0  # seconds: where locks cannot be seen, metrics as young as this mean that the run goes on
 SPARK = 24  # points of the small curve in the list
 RETURNS = ("mean_return", "return", "episode_return", "score")  # what agents may call their score
-FILES = ("run.json", "metrics.jsonl", "evaluation.json")
+FILES = ("run.json", "metrics.jsonl", "evaluation.json", *control.RESULTS.values())
+CHOSEN = "chosen.json"  # beside several seeds that were trained together: the one to take
 
 
 class Headline(NamedTuple):
@@ -26,6 +29,7 @@ class Headline(NamedTuple):
 
     id: str
     state: str  # running, finished, stopped, new or damaged
+    kind: str = control.KEYPOINTS  # what was learnt: keypoints, agents or options
     environment: str | None = None
     keypoints: int | None = None
     size: int | None = None
@@ -37,10 +41,12 @@ class Headline(NamedTuple):
     alive: int | None = None
     duplicates: int | None = None
     share: float | None = None  # of the best possible precision and recall over 20 steps
-    score: float | None = None  # of an agent: the newest mean return
+    score: float | None = None  # of agents and options: what came of them, or the newest mean return
+    score_name: str = ""
     spark: tuple[float, ...] = ()
     changed: float = 0.0
     trainable: bool = False  # holds a detector that can be loaded
+    chosen: bool = False  # of several seeds that were trained together
     line: str | None = None  # what is wrong with it
 
 
@@ -75,11 +81,17 @@ class RunFolders:
         return self._headline(run, self.path(run), locked_files())
 
     def _headline(self, run: str, path: Path, locked: frozenset[int] | None) -> Headline:
-        signature = tuple(_signature(path / name) for name in FILES)
-        if run not in self._known or self._known[run][0] != signature:
-            self._known[run] = signature, _read(run, path)
+        state = tuple(signature(path / name) for name in FILES)
+        if run not in self._known or self._known[run][0] != state:
+            self._known[run] = state, _read(run, path)
         line = self._known[run][1]
-        return line._replace(state=_state(line, path, locked))
+        return line._replace(state=_state(line, path, locked), chosen=self._chosen(path))
+
+    def _chosen(self, path: Path) -> bool:
+        """Whether the command that trained this run and its siblings would take this one; nothing above the root."""
+        if path == self.root:
+            return False
+        return json_in(path.parent, CHOSEN).get("run") == path.name
 
 
 def _run_folders(folder: Path, deep: int) -> Iterator[Path]:
@@ -98,20 +110,6 @@ def _run_folders(folder: Path, deep: int) -> Iterator[Path]:
             yield from _run_folders(path, deep - 1)
 
 
-def file_in(folder: Path, name: str) -> Path | None:
-    """A file of a run, unless it is a link that leads out of its folder."""
-    path = folder / name
-    return path if path.is_file() and path.resolve().is_relative_to(folder.resolve()) else None
-
-
-def _signature(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
 def _read(run: str, path: Path) -> Headline:
     changed = max((path / name).stat().st_mtime for name in FILES if (path / name).exists())
     try:
@@ -120,28 +118,34 @@ def _read(run: str, path: Path) -> Headline:
             raise InputError("run.json holds no settings")
     except (InputError, OSError) as error:
         return Headline(run, "damaged", changed=changed, line=str(error).replace(str(path), run))
-    config = _part(settings, "config")
-    model = _part(config, "model")
-    control = _part(settings, "keyqn") or _part(settings, "explore")  # agents, or options: not a training of keypoints
-    games = control.get("games") or [control.get("game")]
+    kind = control.kind_of(settings)
+    config = part(settings, "config")
+    model = part(config, "model")
+    asked = part(settings, "keyqn") or part(settings, "explore")
+    games = asked.get("games") or [asked.get("game")]
     spread, newest = sampled(file_in(path, "metrics.jsonl"), SPARK)
     rows = spread + newest
     curve = next((c for c in ("loss", "validation_loss", *RETURNS) if _values(spread, c)), "")
+    returns = [value for name in RETURNS if (value := _last(rows, name)) is not None]
+    score = control.score(kind, path) or (control.Score(returns[0], "return") if returns else None)
+    gaps = next((row["gaps"] for row in reversed(rows) if isinstance(row.get("gaps"), list)), None)  # one per keypoint
     return Headline(
         run,
         "new" if not rows else "stopped",
+        kind,
         environment=_text(settings.get("environment") or ", ".join(g for g in games if isinstance(g, str)) or None),
-        keypoints=_whole(model.get("keypoints", control.get("keypoints"))),
+        keypoints=_whole(model.get("keypoints", len(gaps) if gaps else asked.get("keypoints"))),
         size=_whole(model.get("size")),
-        seed=_whole(config.get("seed", control.get("seed"))),
+        seed=_whole(config.get("seed", asked.get("seed"))),
         step=_whole(_last(rows, "step")),
-        steps=_whole(config.get("steps", _part(config, "protocol").get("interactions"))),
+        steps=_whole(config.get("steps", part(config, "protocol").get("interactions"))),
         speed=_last(rows, "steps_per_second"),
         loss=_last(rows, "validation_loss") or _last(rows, "loss"),
         alive=_whole(_last(rows, "alive")),
         duplicates=_whole(_last(rows, "duplicates")),
         share=_share(file_in(path, "evaluation.json")),
-        score=next((_last(rows, name) for name in RETURNS if _last(rows, name) is not None), None),
+        score=score.value if score else None,
+        score_name=score.name if score else "",
         spark=tuple(_values(spread, curve)),
         changed=changed,
         trainable=bool(model) and any((path / name).is_dir() for name in ("best", "checkpoints")),
@@ -154,7 +158,7 @@ def _state(line: Headline, path: Path, locked: frozenset[int] | None) -> str:
     if locked is None:
         running = time.time() - line.changed < FRESH
     else:
-        lock = _signature(path / "lock")
+        lock = signature(path / "lock")
         running = lock is not None and lock[2] in locked
     if running:
         return "running"
@@ -189,25 +193,16 @@ def read_evaluation(path: Path | None) -> Evaluation | None:
         return None
 
 
-def _part(data: Any, name: str) -> dict[str, Any]:
-    part = data.get(name)
-    return part if isinstance(part, dict) else {}
-
-
 def _last(rows: list[dict[str, Any]], key: str) -> Any:
-    return next((row[key] for row in reversed(rows) if _is_number(row.get(key))), None)
+    return next((row[key] for row in reversed(rows) if is_number(row.get(key))), None)
 
 
 def _values(rows: list[dict[str, Any]], key: str) -> list[float]:
-    return [row[key] for row in rows if _is_number(row.get(key))]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    return [row[key] for row in rows if is_number(row.get(key))]
 
 
 def _whole(value: Any) -> int | None:
-    return int(value) if _is_number(value) and abs(value) < 2**53 else None
+    return int(value) if is_number(value) and abs(value) < 2**53 else None
 
 
 def _text(value: Any) -> str | None:

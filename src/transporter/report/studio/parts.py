@@ -1,6 +1,6 @@
 """What the studio needs of rooms that a report may not enter (models, environments): the command line hands it in."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -57,6 +57,7 @@ class ModelName(NamedTuple):
     label: str
     environment: str | None
     source: str | Path  # what `load` takes
+    chosen: bool = False  # of several seeds that were trained together
 
 
 @dataclass(frozen=True)
@@ -67,4 +68,5 @@ class Parts:
     load: Callable[[str | Path], Loaded]
     make: Callable[[str, int], Game]
     games: Callable[[], Sequence[str]]
+    marks: Callable[[str], Mapping[str, float]]  # what others score in a game
     tracker: tuple[str, ...]  # a command that follows keypoints through one video; see clips.py for what it says

@@ -58,6 +58,14 @@ def returns(episodes: Any) -> Row:
     return {"return_of_each_agent": each, "mean_return": sum(means.values()) / len(means)}
 
 
+def read_rows(path: Path | None) -> list[Row]:
+    """All rows there are."""
+    if path is None:
+        return []
+    with path.open("rb") as file:
+        return rows_of(file.read(LONGEST_READ))
+
+
 def read_update(path: Path | None, cursor: str = "") -> Update:
     """New rows since the cursor, which names a file and a place in it; a file that was rewritten starts anew."""
     if path is None:

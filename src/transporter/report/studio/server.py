@@ -18,14 +18,16 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from transporter.errors import InputError
-from transporter.report.studio import shown
+from transporter.report.studio import control, shown
 from transporter.report.studio.answers import Json, Refused, failed, not_found, packed
 from transporter.report.studio.clips import Clips
-from transporter.report.studio.folders import RunFolders, file_in
+from transporter.report.studio.folders import RunFolders
 from transporter.report.studio.guard import Door, Guard
+from transporter.report.studio.inside import file_in
 from transporter.report.studio.parts import Parts
 from transporter.report.studio.series import checked_cursor, read_update
 from transporter.report.studio.watching import Episodes, Games, Models
+from transporter.runs import Run
 
 PAGE = Path(__file__).parent / "page"
 LARGEST_BODY = 64 * 1024  # bytes of a JSON body
@@ -78,6 +80,7 @@ class Rooms:
             "/api/run": self.run,
             "/api/rows": self.rows,
             "/api/tracking": self.tracking,
+            "/api/control": self.control,
             "/api/video": self.run_video,
             "/api/models": self.list_models,
             "/api/episode": self.episode,
@@ -127,6 +130,11 @@ class Rooms:
         runs = request.query_params.getlist("id")[:50]
         return Json({run: shown.tracking(self.runs.path(run)) for run in runs})
 
+    def control(self, request: Request) -> Response:
+        folder = self.runs.path(_given(request, "id"))
+        known = request.query_params.get("known", "")
+        return Json(control.news(Run.open(folder).settings, folder, self.parts.marks, known))
+
     def run_video(self, request: Request) -> Response:
         folder = self.runs.path(_given(request, "id"))
         name = _given(request, "name")
@@ -137,7 +145,8 @@ class Rooms:
     # Models at work
 
     def list_models(self, request: Request) -> Response:
-        models = [{"id": m.id, "label": m.label, "environment": m.environment} for m in self.models.names()]
+        names = ("id", "label", "environment", "chosen")
+        models = [{name: getattr(model, name) for name in names} for model in self.models.names()]
         return Json({"models": models, "games": list(self.parts.games())})
 
     def episode(self, request: Request) -> Response:

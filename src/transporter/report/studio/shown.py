@@ -1,6 +1,5 @@
 """What is sent of runs, episodes, games and clips: from files and arrays to JSON and bytes."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,10 @@ from jaxtyping import Float32
 
 from transporter.report.draw import COLOURS
 from transporter.report.formats import FORMATS
+from transporter.report.studio import control
 from transporter.report.studio.answers import Refused
-from transporter.report.studio.folders import Headline, file_in, read_evaluation
+from transporter.report.studio.folders import Headline, read_evaluation
+from transporter.report.studio.inside import figures_in, file_in
 from transporter.report.studio.parts import Loaded, Picture
 from transporter.report.studio.pictures import png
 from transporter.report.studio.watching import Episode, Session, Truths, View
@@ -19,7 +20,6 @@ from transporter.report.tables import read_tracks, write_tracks
 from transporter.runs import Run
 
 Packed = tuple[dict[str, Any], list[bytes]]
-LARGEST_JSON = 4 * 2**20  # bytes of a results file that is shown
 
 
 def run(line: Headline, folder: Path) -> dict[str, Any]:
@@ -32,6 +32,7 @@ def run(line: Headline, folder: Path) -> dict[str, Any]:
         "figures": _figures(folder),
         "videos": videos(folder),
         "colours": COLOURS,
+        "names": control.names(settings) if isinstance(settings, dict) else None,
     }
 
 
@@ -60,19 +61,10 @@ def videos(folder: Path) -> list[str]:
 
 
 def _figures(folder: Path) -> dict[str, dict[str, float]]:
-    """The flat `figures` of every JSON file in the folder (results.Result writes them), whoever wrote it."""
-    found = {}
-    for path in sorted(folder.glob("*.json"))[:50]:
-        if path.name in ("run.json", "evaluation.json") or not file_in(folder, path.name):
-            continue
-        if path.stat().st_size > LARGEST_JSON:
-            continue
-        try:
-            figures = json.loads(path.read_text(encoding="utf-8"))["figures"]
-            found[path.stem] = {str(k): float(v) for k, v in figures.items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            continue
-    return found
+    """The flat figures of every results file in the folder, whoever wrote it."""
+    names = sorted(path.name for path in folder.glob("*.json"))[:50]
+    found = {Path(name).stem: figures_in(folder, name) for name in names if name not in ("run.json", "evaluation.json")}
+    return {name: figures for name, figures in found.items() if figures}
 
 
 def _groups(settings: Mapping[str, Any], name: str = "") -> list[dict[str, Any]]:

@@ -77,7 +77,8 @@ class Models:
         found = list(self.parts.shipped())
         for line in self.runs.headlines():
             if line.trainable:
-                found.append(ModelName(f"run:{line.id}", line.id, line.environment, self.runs.path(line.id)))
+                path = self.runs.path(line.id)
+                found.append(ModelName(f"run:{line.id}", line.id, line.environment, path, line.chosen))
         return found
 
     def named(self, model: str) -> ModelName:

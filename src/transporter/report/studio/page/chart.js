@@ -2,7 +2,7 @@
 
 import { h, short } from "./dom.js";
 
-const SPACE = { left: 46, right: 12, top: 10, bottom: 24 };
+const SPACE = { left: 46, right: 12, top: 12, bottom: 40 };
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 export const lineColour = (index) => style(`--line-${index % 8}`);
 
@@ -24,14 +24,17 @@ function logTicks(low, high) {
       const value = n * 10 ** power;
       if (value >= low * 0.999 && value <= high * 1.001) found.push(value);
     }
+  if (found.length < 2) return ticks(low, high, 4);
   return found.length > 6 ? found.filter((value) => Math.abs(Math.log10(value) % 1) < 1e-9) : found;
 }
 
-// lines: [{ label, colour, x, y, dashed }]; options: { title, log, from, to, counts, xName }
+// lines: [{ label, colour, x, y, dashed, rim, band }], band: [low, high] around y; marks: [{ label, y }], level lines to
+// compare with; options: { log, canLog, from, to, counts, xName, legend }
 export class Chart {
   constructor(title, options = {}) {
     this.options = options;
     this.lines = [];
+    this.marks = [];
     this.canvas = h("canvas", { tabindex: 0, role: "img" });
     this.reading = h("div", { class: "reading", hidden: true });
     this.legend = h("div", { class: "legend" });
@@ -62,15 +65,17 @@ export class Chart {
     removeEventListener("themechange", this.redraw);
   }
 
-  set(lines) {
+  set(lines, marks = []) {
     this.lines = lines.filter((line) => line.x.length);
+    this.marks = marks;
     const named = this.lines.filter((line) => line.label);
     const many = named.length > 1 || this.options.legend;
     this.legend.replaceChildren(...(many ? named : []).map((line) =>
       h("span", { style: { "--c": line.colour() } }, h("i", { class: line.dashed ? "dashed" : "" }), line.label)));
     this.legend.hidden = !many;
-    const ends = named.slice(0, 4).map((line) => `${line.label || "value"} ${short(line.y.at(-1))}`);
-    this.canvas.setAttribute("aria-label", `${this.title}: ${this.lines.length} lines, newest ${ends.join(", ")}`);
+    const ends = this.lines.filter((line) => !line.dashed).slice(0, 8).map((line) => `${line.label || "value"} ${short(line.y.at(-1))}`);
+    const count = `${this.lines.length} line${this.lines.length === 1 ? "" : "s"}`;
+    this.canvas.setAttribute("aria-label", `${this.title}: ${count}, newest ${ends.join(", ")}. Arrow keys read values.`);
     this.draw();
   }
 
@@ -85,10 +90,13 @@ export class Chart {
         y0 = Math.min(y0, value); y1 = Math.max(y1, value);
       }
     if (x0 > x1) return null;
+    for (const { band } of this.lines) for (const side of band ?? []) for (const value of side) { y0 = Math.min(y0, value); y1 = Math.max(y1, value); }
+    for (const { y } of this.marks) { y0 = Math.min(y0, y); y1 = Math.max(y1, y); }
     if (this.options.from !== undefined) y0 = Math.min(y0, this.options.from);
     if (this.options.to !== undefined) y1 = Math.max(y1, this.options.to);
     if (x0 === x1) { x0 -= 0.5; x1 += 0.5; }
-    if (y0 === y1) { y0 = positive ? y0 / 1.2 : y0 - 0.5; y1 = positive ? y1 * 1.2 : y1 + 0.5; }
+    if (y0 === y1) { y0 = positive ? y0 / 1.2 : y0 && y0 - 0.5; y1 = positive ? y1 * 1.2 : y0 ? y1 + 0.5 : 1; }
+    if (this.marks.length) { y1 += 0.1 * (y1 - y0); y0 -= 0.05 * (y1 - y0); } // their names stand above them
     return [x0, x1, y0, y1];
   }
 
@@ -128,17 +136,27 @@ export class Chart {
     for (const value of along) {
       const x = this.px(value);
       pen.textAlign = x > width - 30 ? "right" : "center";
-      pen.fillText(short(value), Math.min(x, width - 4), height - 6);
+      pen.fillText(short(value), Math.min(x, width - 4), height - 22);
     }
+    pen.textAlign = "center";
+    pen.fillText(this.options.xName ?? "step", SPACE.left + inner.width / 2, height - 5);
 
     pen.lineJoin = "round";
+    for (const line of this.lines) if (line.band) this.shade(pen, line);
+    for (const mark of this.marks) this.level(pen, mark, width);
     for (const line of this.lines) this.stroke(pen, line);
     if (this.at !== null) this.cross(pen, height);
   }
 
-  stroke(pen, { x, y, colour, dashed }) {
-    pen.strokeStyle = pen.fillStyle = colour();
-    pen.lineWidth = dashed ? 1.3 : 1.9;
+  // A rim keeps a keypoint's own colour readable on white.
+  stroke(pen, line) {
+    if (line.rim) this.trace(pen, line, "rgb(20 20 26 / 45%)", 3);
+    this.trace(pen, line, line.colour(), line.dashed ? 1.3 : 1.9);
+  }
+
+  trace(pen, { x, y, dashed }, colour, width) {
+    pen.strokeStyle = pen.fillStyle = colour;
+    pen.lineWidth = width;
     pen.globalAlpha = dashed ? 0.6 : 1;
     pen.setLineDash(dashed ? [5, 4] : []);
     pen.beginPath();
@@ -163,6 +181,29 @@ export class Chart {
       pen.fill();
     }
     pen.globalAlpha = 1;
+  }
+
+  shade(pen, { x, band: [low, high], colour }) {
+    pen.fillStyle = colour();
+    pen.globalAlpha = 0.14;
+    pen.beginPath();
+    x.forEach((at, i) => pen.lineTo(this.px(at), this.py(high[i])));
+    for (let i = x.length - 1; i >= 0; i--) pen.lineTo(this.px(x[i]), this.py(low[i]));
+    pen.fill();
+    pen.globalAlpha = 1;
+  }
+
+  level(pen, { label, y }, width) {
+    pen.strokeStyle = pen.fillStyle = style("--soft");
+    pen.lineWidth = 1.2;
+    pen.setLineDash([5, 4]);
+    pen.beginPath();
+    pen.moveTo(SPACE.left, this.py(y));
+    pen.lineTo(width - SPACE.right, this.py(y));
+    pen.stroke();
+    pen.setLineDash([]);
+    pen.textAlign = "right";
+    pen.fillText(label, width - SPACE.right, this.py(y) - 5);
   }
 
   cross(pen, height) {

@@ -7,8 +7,22 @@ import { Player } from "./player.js";
 const TABLES = [["csv", "CSV"], ["parquet", "Parquet"], ["deeplabcut", "DeepLabCut"], ["sleap", "SLEAP"], ["coco", "COCO"]];
 const STATES = { opening: "Opening", waiting: "Waiting", tracking: "Tracking", failed: "Failed", broken: "Interrupted", done: "Done" };
 
-export const modelChoice = (models, chosen, label) => h("select", { "aria-label": label }, models.map((model) =>
-  h("option", { value: model.id, selected: model.id === chosen }, model.label)));
+// Own runs first, the newest at the top; of seeds that were trained together the chosen one says so.
+export function modelChoice(models, chosen, label) {
+  const option = (model) => h("option", { value: model.id, selected: model.id === chosen }, model.label, model.chosen ? " (chosen)" : "");
+  const [own, shipped] = [true, false].map((mine) => models.filter((model) => model.id.startsWith("run:") === mine));
+  const group = (name, part) => part.length > 0 && h("optgroup", { label: name }, part.map(option));
+  return h("select", { "aria-label": label }, group("Your runs", own), group("Shipped", shipped));
+}
+
+// For a stranger's video: what was asked for, or used last; else a model of videos, one's own newest, or Pong's.
+function likely(models, asked) {
+  const own = models.filter((model) => model.id.startsWith("run:"));
+  const wishes = [asked, localStorage.getItem("model")].map((id) => models.find((model) => model.id === id));
+  const videos = own.filter((model) => model.environment === "video");
+  const found = [...wishes, videos.find((model) => model.chosen), videos[0], own.find((model) => model.chosen), own[0], models.find((model) => model.id === "shipped:pong"), models[0]];
+  return found.find(Boolean)?.id;
+}
 
 // XMLHttpRequest: the only one that tells how far an upload is.
 function upload(file, model, onProgress) {
@@ -29,11 +43,19 @@ function upload(file, model, onProgress) {
 
 export async function clipsPage({ view, query, onLeave }) {
   const { models } = await getJson("/api/models");
-  const select = modelChoice(models, query.get("model"), "Model");
+  const select = modelChoice(models, likely(models, query.get("model")), "Model");
+  const note = h("p", { class: "soft note" });
+  const explain = () => {
+    const of = models.find((model) => model.id === select.value)?.environment;
+    note.replaceChildren(of === "video" ? "This model was trained on videos." : `This model was trained on ${of ?? "something else"}: it follows what looks and moves like that. For a video of another kind train one first, `,
+      ...(of === "video" ? [] : [h("code", {}, "transporter train my_video.mp4")]));
+  };
+  select.addEventListener("change", () => { localStorage.setItem("model", select.value); explain(); });
+  explain();
   const input = h("input", { type: "file", accept: "video/*,.mkv,.avi,.mov,.webm,.mp4,.m4v", multiple: true, hidden: true, onchange: () => { take([...input.files]); input.value = ""; } });
   const said = h("div", { class: "uploads", "aria-live": "polite" });
   const zone = h("div", { class: "zone" }, icon("drop"), h("b", {}, "Drop a video here"), h("p", { class: "soft" }, "or choose one. It stays on this machine."),
-    h("div", { class: "row" }, h("label", { class: "row" }, "Model", select), h("button", { type: "button", class: "primary", onclick: () => input.click() }, "Choose a video")), input);
+    h("div", { class: "row" }, h("label", { class: "row" }, "Model", select), h("button", { type: "button", class: "primary", onclick: () => input.click() }, "Choose a video")), note, input);
   const list = h("div", { class: "clips" });
   view.replaceChildren(h("div", { class: "head" }, h("div", {}, h("h1", {}, "Track a video"), h("p", { class: "soft" }, "Every frame gets its keypoints: look at them here, take the table and the labelled clip home."))), zone, said, list);
 
@@ -70,7 +92,7 @@ export async function clipsPage({ view, query, onLeave }) {
     const text = JSON.stringify(clips);
     if (text === before) return;
     before = text;
-    if (!clips.length) list.replaceChildren(h("p", { class: "soft center" }, "Clips that you drop are listed here."));
+    if (!clips.length) list.replaceChildren(h("p", { class: "soft center" }, "Clips that you drop are listed here, with their tables (CSV, Parquet, DeepLabCut, SLEAP, COCO) and labelled videos."));
     else if (!list.contains(document.activeElement) || clips.some((clip) => clip.state === "tracking")) list.replaceChildren(...clips.map((clip) => clipCard(clip, refresh)));
   }
   onLeave(repeat(800, async () => { try { await refresh(); } catch (error) { say(error.message); } }));
@@ -114,7 +136,7 @@ export async function clipPage({ view, rest: [id], onLeave }) {
   const tables = TABLES.map(([format, name]) => h("a", { class: "button", download: true, href: address("/api/clip/tracks", { id, format }) }, name));
   const damaged = card.damaged ? h("p", { class: "trouble" }, `${card.damaged} frames are missing, flawed or could not be decoded.`) : null;
   fill(view,
-    h("div", { class: "head" }, h("div", {}, h("p", { class: "crumb" }, h("a", { href: "#/clips" }, "Clips"), " / "), h("h1", {}, card.name),
+    h("div", { class: "head" }, h("div", {}, h("p", { class: "crumb" }, h("a", { href: "#/clips" }, "‹ All clips")), h("h1", {}, card.name),
       h("p", { class: "soft" }, `${short(card.frames)} frames · ${card.width}×${card.height} · ${card.keypoints} keypoints by ${card.model}`))),
     damaged,
     h("div", { class: "watch" }, h("div", { class: "card" }, player.element),

@@ -3,7 +3,7 @@
 import { lineColour } from "./chart.js";
 import { Curves, Metrics, trackingCharts } from "./curves.js";
 import { command, empty, getJson, h, repeat, say, share } from "./dom.js";
-import { badge } from "./runs.js";
+import { badge, chosenBadge } from "./runs.js";
 
 const MOST = 8;
 
@@ -15,13 +15,14 @@ export async function comparePage({ view, query, onLeave }) {
     return;
   }
   const known = new Set(runs.map((line) => line.id));
+  const keypoints = new Set(runs.filter((line) => line.kind === "keypoints").map((line) => line.id));
   let picked = query.getAll("run").filter((id) => known.has(id)).slice(0, MOST);
   const side = h("fieldset", { class: "card picker" }, h("legend", {}, "Runs"));
   const tracking = h("div", { class: "charts two" });
   const note = h("p", { class: "soft" });
   const curves = h("div", { class: "charts two" });
-  const right = h("div", { class: "compared" },
-    h("section", { "aria-label": "Tracking" }, h("h2", {}, "Tracking"), note, tracking),
+  const followed = h("section", { "aria-label": "Tracking" }, h("h2", {}, "Tracking"), note, tracking);
+  const right = h("div", { class: "compared" }, followed,
     h("section", { "aria-label": "Training" }, h("h2", {}, "Training"), curves));
   view.replaceChildren(
     h("div", { class: "head" }, h("div", {}, h("h1", {}, "Compare"), h("p", { class: "soft" }, `Pick up to ${MOST} runs; the address keeps the choice.`))),
@@ -37,7 +38,7 @@ export async function comparePage({ view, query, onLeave }) {
       history.replaceState(null, "", `#/compare?${new URLSearchParams(picked.map((id) => ["run", id]))}`);
       draw();
     } });
-    return h("label", {}, box, h("i", { class: "swatch" }), h("span", {}, line.id), line.share !== null ? h("small", {}, share(line.share)) : badge(line.state));
+    return h("label", {}, box, h("i", { class: "swatch" }), h("span", {}, line.id, line.chosen && chosenBadge()), line.share !== null ? h("small", {}, share(line.share)) : badge(line.state));
   }));
 
   async function draw() {
@@ -47,8 +48,9 @@ export async function comparePage({ view, query, onLeave }) {
       box.nextSibling.style.setProperty("--c", box.checked ? lineColour(picked.indexOf(box.value)) : "transparent");
     }
     if (!picked.length) {
+      followed.hidden = false;
       note.textContent = "";
-      tracking.replaceChildren(empty("Pick runs", "Tick two or more on the left."));
+      tracking.replaceChildren(empty("Pick runs", "Tick two or more in the list."));
       curves.replaceChildren();
       return;
     }
@@ -56,13 +58,14 @@ export async function comparePage({ view, query, onLeave }) {
     const found = await getJson("/api/tracking", { id: wanted });
     if (wanted.join() !== picked.join()) return;
     const measured = wanted.filter((id) => found[id]);
-    const missing = wanted.filter((id) => !found[id]);
+    const missing = wanted.filter((id) => !found[id] && keypoints.has(id));
+    followed.hidden = !measured.length && !missing.length; // agents and options follow nothing themselves
     note.textContent = measured.length
       ? `Share of keypoint trajectories that follow an object, and of objects that are followed, against their length. Dashed: a perfect tracker.${missing.length ? ` Not measured yet: ${missing.join(", ")}.` : ""}`
       : "None of these runs has been measured against the truth yet: transporter evaluate GAME --model RUN";
     const charts = measured.length ? trackingCharts(Object.fromEntries(wanted.map((id) => [id, found[id]]))) : [];
     tracking.replaceChildren(...charts.map((chart) => chart.element));
-    const drawn = new Curves(curves, []);
+    const drawn = new Curves(curves);
     curves.replaceChildren();
     const all = wanted.map((id) => new Metrics(id));
     stops = [...charts.map((chart) => () => chart.stop()), () => drawn.stop(), repeat(1500, async () => {

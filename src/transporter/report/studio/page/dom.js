@@ -102,7 +102,7 @@ export function short(value) {
   if (Number.isInteger(value) && size < 1e6) return value.toLocaleString("en").replace("-", "−");
   if (size >= 1e6) return `${+(value / 1e6).toPrecision(3)} M`.replace("-", "−");
   if (size >= 1000) return Math.round(value).toLocaleString("en").replace("-", "−");
-  if (size !== 0 && size < 1e-3) return value.toExponential(1).replace("-", "−").replace("−", "-");
+  if (size !== 0 && size < 1e-3) return value.toExponential(1).replace(".0e", "e").replace(/^-/, "−");
   return String(+value.toPrecision(3)).replace("-", "−");
 }
 
@@ -137,7 +137,8 @@ export function empty(title, line, ...more) {
 
 export function trouble(error, again) {
   const button = again && h("button", { type: "button", onclick: again }, "Try again");
-  return h("div", { class: "empty trouble", role: "alert" }, h("h2", {}, "That did not work"), h("p", {}, error.message), button);
+  const lost = error.status === 404 && h("a", { class: "button", href: "#/runs" }, "All runs");
+  return h("div", { class: "empty trouble", role: "alert" }, h("h2", {}, lost ? "Not here" : "That did not work"), h("p", {}, error.message), h("div", { class: "row" }, lost || button));
 }
 
 export const waiting = (line) => h("div", { class: "waiting", role: "status" }, h("i"), h("span", {}, line));

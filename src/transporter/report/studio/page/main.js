@@ -32,12 +32,20 @@ async function show() {
     view.replaceChildren(empty("Nothing here", "This address leads nowhere.", h("a", { href: "#/runs" }, "All runs")));
     return;
   }
+  // Each page writes into a room of its own: an answer that comes after it was left changes nothing that is seen.
+  const room = h("div");
+  view.replaceChildren(room);
   const stops = [];
-  leave = () => stops.forEach((stop) => stop());
+  let left = false;
+  leave = () => {
+    left = true;
+    stops.forEach((stop) => stop());
+  };
+  const onLeave = (stop) => (left ? stop() : stops.push(stop)); // begun too late: it ends at once
   try {
-    await PAGES[page]({ view, rest, query, onLeave: (stop) => stops.push(stop) });
+    await PAGES[page]({ view: room, rest, query, onLeave });
   } catch (error) {
-    view.replaceChildren(trouble(error, show));
+    room.replaceChildren(trouble(error, show));
   }
 }
 

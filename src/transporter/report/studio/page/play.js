@@ -3,6 +3,7 @@
 import { empty, getJson, h, icon, remove, say, send, short, trouble, waiting } from "./dom.js";
 import { modelChoice } from "./clips.js";
 import { fitted, overlay } from "./overlay.js";
+import { HELP } from "./player.js";
 
 const RATE = 15; // steps a second: how fast these games are
 const TRAIL = 15;
@@ -76,8 +77,8 @@ class Session {
     this.options = { truth: false, circles: false, matches: false };
     this.facts = h("p", { class: "facts", "aria-live": "off" });
     this.pauseButton = h("button", { type: "button", class: "round", onclick: () => this.pause() });
-    const box = (name, label) => h("label", {}, h("input", { type: "checkbox", onchange: (event) => { this.options[name] = event.currentTarget.checked; this.draw(); } }), label);
-    const alone = h("label", {}, h("input", { type: "checkbox", onchange: (event) => { this.alone = event.currentTarget.checked; } }), "Random play");
+    const box = (name, label) => h("label", { title: HELP[name] }, h("input", { type: "checkbox", onchange: (event) => { this.options[name] = event.currentTarget.checked; this.draw(); } }), label);
+    const alone = h("label", {}, h("input", { type: "checkbox", onchange: (event) => { this.alone = event.currentTarget.checked; } }), "Play at random");
     this.element = h("div", { class: "playing card" }, board.element,
       h("div", { class: "controls" }, this.pauseButton, this.facts),
       h("div", { class: "switches" }, alone, head.objects.length ? [box("truth", "Truth"), box("matches", "Matches"), box("circles", "ε circles")] : null),

@@ -4,7 +4,14 @@ import { clock, h, icon } from "./dom.js";
 import { fitted, overlay } from "./overlay.js";
 
 const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
-const KEYS = "Space plays, ← → step, Shift with them jumps ten, Home and End, < > speed, 1–9 switch keypoints, T trails, H heatmaps, L labels";
+const KEYS = [["Space", "play"], ["← →", "one frame"], ["Shift ← →", "ten"], ["Home End", "ends"], ["< >", "speed"], ["0–9", "a keypoint"], ["T", "trails"], ["H", "heatmaps"], ["L", "labels"]];
+export const HELP = {
+  labels: "The number of each keypoint, the name of each object",
+  heat: "How wide each keypoint is to the model: the part of the frame that it carries",
+  truth: "White rings: where the objects really are",
+  matches: "A line from each keypoint to the object that it is on",
+  circles: "A keypoint within this distance ε of an object is on it",
+};
 
 // points: Float32Array of (t, k, 2); truth: { objects, radius, centres, present, followed } as flat arrays, or null.
 export class Player {
@@ -26,10 +33,14 @@ export class Player {
     this.speeds = h("select", { "aria-label": "Speed", onchange: () => this.setSpeed(+this.speeds.value) }, SPEEDS.map((value) => h("option", { value: String(value), selected: value === 1 }, `${value}×`)));
     this.lanes = truth && h("canvas", { class: "lanes", "aria-label": "Which object each keypoint is on, frame by frame", role: "img", onclick: (event) => this.go(Math.floor((event.offsetX / this.lanes.clientWidth) * this.frames)) });
     this.chips = h("div", { class: "chips", role: "group", "aria-label": "Keypoints" }, this.makeChips(names));
-    this.element = h("div", { class: "player", tabindex: 0, "aria-label": `Player. ${KEYS}`, onkeydown: (event) => this.key(event) },
+    this.element = h("div", { class: "player", tabindex: 0, "aria-label": `Player. ${KEYS.map(([key, what]) => `${key}: ${what}`).join(", ")}`, onkeydown: (event) => this.key(event) },
       this.stage,
       h("div", { class: "controls" }, step("back", "One frame back", -1), this.playButton, step("next", "One frame on", 1), this.speeds, this.readout),
-      this.scrubber, this.lanes, this.chips, this.makeSwitches(), h("p", { class: "hint soft" }, KEYS));
+      h("div", { class: "lines" }, this.scrubber, this.lanes, this.lanes && h("p", { class: "caption" }, "Coloured where a keypoint is on an object: a lane for each, click to go there")),
+      this.chips, this.makeSwitches(), h("p", { class: "hint" }, KEYS.map(([key, what]) => h("span", {}, h("kbd", {}, key), what))));
+    // Keys work at once, wherever nothing else wants them.
+    this.anywhere = (event) => { if (event.target === document.body || event.target.id === "view") this.key(event); };
+    document.addEventListener("keydown", this.anywhere);
     this.resized = new ResizeObserver(() => { this.draw(); this.drawLanes(); });
     this.resized.observe(this.stage);
     this.label();
@@ -39,16 +50,16 @@ export class Player {
   makeChips(names) {
     const chips = this.visible.map((_, k) => h("button", {
       type: "button", class: "chip", "aria-pressed": "true", "data-keypoint": String(k), style: { "--c": this.colours[k % this.colours.length] },
-      title: "Double-click shows it alone",
+      title: `Show or hide keypoint ${k}; double-click shows it alone`,
       onclick: () => this.switchKeypoint(k),
       ondblclick: () => { this.visible = this.visible.map((_, other) => other === k); this.pressChips(); },
     }, h("i"), names[k] ?? `Keypoint ${k}`));
-    const all = h("button", { type: "button", class: "quiet small", onclick: () => {
+    this.all = h("button", { type: "button", class: "quiet small", onclick: () => {
       const on = !this.visible.every(Boolean);
       this.visible = this.visible.map(() => on);
       this.pressChips();
-    } }, "All or none");
-    return [...chips, all];
+    } }, "Hide all");
+    return [...chips, this.all];
   }
 
   switchKeypoint(k) {
@@ -58,6 +69,7 @@ export class Player {
   }
 
   pressChips() {
+    this.all.textContent = this.visible.every(Boolean) ? "Hide all" : "Show all";
     for (const chip of this.chips.querySelectorAll(".chip")) chip.setAttribute("aria-pressed", String(this.visible[+chip.dataset.keypoint]));
     this.draw();
     this.drawLanes();
@@ -67,7 +79,7 @@ export class Player {
     const box = (name, label, on) => {
       const input = h("input", { type: "checkbox", checked: on, onchange: () => { this.settings[name] = input.checked; this.draw(); } });
       (this.boxes ??= {})[name] = input;
-      return h("label", {}, input, label);
+      return h("label", { title: HELP[name] }, input, label);
     };
     const length = h("input", { type: "range", min: "0", max: "60", value: String(this.settings.trails), "aria-label": "Length of trails", oninput: () => { this.settings.trails = +length.value; this.draw(); } });
     this.trailLength = length;
@@ -84,7 +96,7 @@ export class Player {
     else if (event.key in moves && !inField) { this.pause(); this.go(this.frame + moves[event.key] * (event.shiftKey ? 10 : 1)); }
     else if (event.key in moves && event.shiftKey && event.target === this.scrubber) { this.pause(); this.go(this.frame + moves[event.key] * 10); }
     else if ((event.key === "<" || event.key === ">") && !event.target.matches("select")) this.setSpeed(SPEEDS[Math.max(0, Math.min(SPEEDS.length - 1, SPEEDS.indexOf(this.speed) + (event.key === ">" ? 1 : -1)))]);
-    else if (/^[1-9]$/.test(event.key)) this.switchKeypoint(+event.key - 1);
+    else if (/^[0-9]$/.test(event.key)) this.switchKeypoint(+event.key);
     else if (event.key === "h") press("heat");
     else if (event.key === "l") press("labels");
     else if (event.key === "t") { this.settings.trails = this.settings.trails ? 0 : 12; this.trailLength.value = this.settings.trails; this.draw(); }
@@ -174,7 +186,7 @@ export class Player {
     });
   }
 
-  // One lane per keypoint: coloured where it is on an object, darker where it changed to another one.
+  // One lane per keypoint, coloured where it is on an object.
   drawLanes() {
     if (!this.lanes) return;
     this.lanes.style.setProperty("height", `${this.keypoints * 8}px`);
@@ -197,5 +209,6 @@ export class Player {
   stop() {
     this.media.stop();
     this.resized.disconnect();
+    document.removeEventListener("keydown", this.anywhere);
   }
 }

@@ -1,38 +1,50 @@
-// One run: its figures, its live curves, what it sees, how well it follows, and with which settings.
+// One run: its figures, its live curves, what it sees or learnt to do, how well, and with which settings.
 
 import { Curves, Metrics, trackingCharts } from "./curves.js";
 import { address, command, empty, fill, getJson, h, number, repeat, say, share, short, tile, waiting, words } from "./dom.js";
 import { episodePanel } from "./episode.js";
-import { badge, progress, runLink } from "./runs.js";
+import { exploringTab } from "./exploring.js";
+import { learningTab } from "./learning.js";
+import { badge, chosenBadge, KINDS, progress, runLink } from "./runs.js";
 
-const TABS = { curves: "Curves", watch: "Watch", tracking: "Tracking", files: "Files", settings: "Settings" };
+// The first tab of each kind of run is the one that opens.
+const TABS = {
+  keypoints: { curves: "Curves", watch: "Watch", tracking: "Tracking", files: "Files", settings: "Settings" },
+  agents: { learning: "Learning", curves: "Curves", files: "Files", settings: "Settings" },
+  options: { exploring: "Exploration", curves: "Curves", files: "Files", settings: "Settings" },
+};
+
+const SCORES = { score: "Score", return: "Return", rooms: "Rooms", "95th percentile": "Return", "% of human": "Score" };
+const NOTES = { score: "mean of all seeds", return: "newest episodes", rooms: "the most entered", "95th percentile": "95th percentile", "% of human": "of a human's, mean of the games" };
 
 function tiles(line) {
   const found = [];
   if (line.step !== null) found.push(tile("Step", short(line.step), line.steps ? `of ${short(line.steps)}` : ""));
-  if (line.loss !== null) found.push(tile("Error", short(line.loss), "reconstruction"));
+  if (line.loss !== null) found.push(tile("Loss", short(line.loss), line.kind === "keypoints" ? "reconstruction" : "newest"));
   if (line.alive !== null) found.push(tile("Alive", `${line.alive}${line.keypoints ? ` of ${line.keypoints}` : ""}`, line.duplicates ? `${line.duplicates} double` : "keypoints"));
   if (line.share !== null) found.push(tile("Tracking", share(line.share), "of the best, over 20 steps"));
-  if (line.score !== null) found.push(tile("Return", short(line.score), "newest"));
+  if (line.score !== null) found.push(tile(SCORES[line.score_name] ?? "Result", line.score_name === "% of human" ? `${short(line.score)} %` : short(line.score), NOTES[line.score_name] ?? ""));
   if (line.speed !== null) found.push(tile("Speed", `${short(line.speed)}/s`, "steps"));
   return found;
 }
 
-export async function runPage({ view, rest: [id, tab = "curves"], onLeave }) {
+export async function runPage({ view, rest: [id, wanted], onLeave }) {
   view.replaceChildren(waiting("Opening the run"));
   const run = await getJson("/api/run", { id });
   const line = run.headline;
+  const own = TABS[line.kind] ?? TABS.keypoints;
+  const tab = wanted in own ? wanted : Object.keys(own)[0];
   const state = h("span", {}, badge(line.state));
-  const figures = h("div", { class: "tiles" }, tiles(line));
+  const figures = h("div", { class: "tiles", hidden: tab === "exploring" }, tiles(line)); // which has its own
   const body = h("div", { class: "tab", role: "tabpanel" });
-  const tabs = h("nav", { class: "tabs", "aria-label": "Parts of this run" }, Object.entries(TABS)
+  const tabs = h("nav", { class: "tabs", "aria-label": "Parts of this run" }, Object.entries(own)
     .filter(([name]) => name !== "files" || run.videos.length || Object.keys(run.figures).length)
     .map(([name, title]) => h("a", { href: runLink(id, name), "aria-current": name === tab ? "page" : null }, title)));
-  const of = [line.environment, line.keypoints && `${line.keypoints} keypoints`, line.size && `${line.size}×${line.size}`, line.seed !== null && `seed ${line.seed}`];
+  const of = [KINDS[line.kind], line.environment, line.keypoints && `${line.keypoints} keypoints`, line.size && `${line.size}×${line.size}`, line.seed !== null && `seed ${line.seed}`];
   fill(view,
     h("div", { class: "head" }, h("div", {},
-      h("p", { class: "crumb" }, h("a", { href: "#/runs" }, "Runs"), " / "),
-      h("h1", {}, id, " ", state), h("p", { class: "soft" }, of.filter(Boolean).join(" · ")), line.state !== "finished" && progress(line)),
+      h("p", { class: "crumb" }, h("a", { href: "#/runs" }, "‹ All runs")),
+      h("h1", {}, id, " ", state, " ", line.chosen && chosenBadge()), h("p", { class: "soft" }, of.filter(Boolean).join(" · ")), line.state !== "finished" && progress(line)),
       h("div", { class: "tools" }, line.trainable && h("a", { class: "button", href: `#/clips?${new URLSearchParams({ model: `run:${id}` })}` }, "Track a video"),
         h("a", { class: "button", href: `#/compare?${new URLSearchParams({ run: id })}` }, "Compare"))),
     line.line && h("p", { class: "trouble note" }, line.line), figures, tabs, body);
@@ -47,13 +59,13 @@ export async function runPage({ view, rest: [id, tab = "curves"], onLeave }) {
       say(error.message);
     }
   }));
-  const parts = { curves, watch, tracking, files, settings };
-  await (parts[tab] ?? curves)({ id, run, body, onLeave });
+  const parts = { curves, watch, tracking, files, settings, learning: learningTab, exploring: exploringTab };
+  await parts[tab]({ id, run, body, onLeave });
 }
 
 function curves({ id, run, body, onLeave }) {
   const grid = h("div", { class: "charts" });
-  const drawn = new Curves(grid, run.colours);
+  const drawn = new Curves(grid, { colours: run.colours, names: run.names, hide: run.headline.kind === "options" ? ["avatar", "rooms"] : [] });
   const metrics = new Metrics(id);
   body.replaceChildren(grid);
   onLeave(() => drawn.stop());

@@ -4,9 +4,11 @@ import { spark } from "./chart.js";
 import { ago, command, empty, getJson, h, repeat, say, share, short, trouble } from "./dom.js";
 
 const STATES = { running: "Running", finished: "Finished", stopped: "Stopped", new: "New", damaged: "Damaged" };
+export const KINDS = { agents: "KeyQN", options: "exploration" };
 const chosen = new Set(); // stays while the page is open, so that one can look at a run and come back
 
 export const badge = (state) => h("span", { class: `badge ${state}` }, h("i"), STATES[state] ?? state);
+export const chosenBadge = () => h("span", { class: "chosen", title: "Of the seeds that were trained together, the one with the best validation loss and live keypoints: loading their folder takes this one" }, "Chosen");
 export const runLink = (id, tab = "") => `#/run/${encodeURIComponent(id)}${tab && `/${tab}`}`;
 
 export function progress(line) {
@@ -17,15 +19,15 @@ export function progress(line) {
 }
 
 function cells(line, onChoose) {
-  const of = [line.environment, line.seed !== null && `seed ${line.seed}`].filter(Boolean).join(" · ");
-  const measured = line.score !== null ? ["return", short(line.score)] : line.share !== null ? ["tracked", share(line.share)] : ["", "–"];
+  const of = [KINDS[line.kind], line.environment, line.seed !== null && `seed ${line.seed}`].filter(Boolean).join(" · ");
+  const measured = line.score !== null ? [line.score === 1 ? line.score_name.replace(/^rooms$/, "room") : line.score_name, short(line.score)] : line.share !== null ? ["tracked", share(line.share)] : ["", "–"];
   const box = h("input", {
     type: "checkbox", checked: chosen.has(line.id), "aria-label": `Compare ${line.id}`,
     onchange: (event) => onChoose(line.id, event.currentTarget.checked),
   });
   return [
     h("td", { class: "pick" }, box),
-    h("td", { class: "name" }, h("a", { href: runLink(line.id) }, line.id), h("small", {}, line.line ?? of)),
+    h("td", { class: "name" }, h("a", { href: runLink(line.id) }, line.id), line.chosen && chosenBadge(), h("small", {}, line.line ?? of)),
     h("td", {}, badge(line.state), line.state === "running" && progress(line)),
     h("td", { class: "curve" }, spark(line.spark)),
     h("td", { class: `right${line.loss === null ? " none" : ""}`, "data-name": "Loss" }, short(line.loss)),
@@ -44,7 +46,7 @@ export async function runsPage({ view, onLeave }) {
   const count = h("p", { class: "soft" });
   const compare = h("a", { class: "button", href: "#/compare" }, "Compare");
   const body = h("tbody");
-  const heads = ["", "Run", "State", "Curve", "Loss", "Alive", "Result", "Step", "Changed"];
+  const heads = ["", "Run", "State", "Loss or score", "Loss", "Alive", "Result", "Step", "Changed"];
   const table = h("table", { class: "runs" },
     h("thead", {}, h("tr", {}, heads.map((name, i) => h("th", { scope: "col", class: i > 3 ? "right" : "" }, name)))), body);
   const list = h("div", { class: "card scroll" }, table);

@@ -1,4 +1,4 @@
-"""Work on a GPU as one CUDA graph: a single launch instead of hundreds."""
+"""What control asks of a GPU: quick products, and work as one CUDA graph."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -6,15 +6,27 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from transporter.models.graphs import record
+
+
+def prepare(device: torch.device) -> None:
+    """Products with ten bits of mantissa (TF32), several times as fast, are enough for values."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device.index or 0)
+        torch.set_float32_matmul_precision("high")
+
 
 class Captured:
     """Calls `work`, which reads and writes tensors that stay where they are; on a GPU, from the first call, as a graph.
 
-    `changed` are the tensors that `work` changes and also reads: warming up must leave them as they were.
+    `changed` are the tensors that `work` changes and also reads: warming up must leave them as they were. Graphs of
+    several of these may run at once; `urgent` ones have their turn first.
     """
 
-    def __init__(self, work: Callable[[], None], changed: Sequence[Tensor], capture: bool) -> None:
-        self.work, self.changed, self.capture = work, changed, capture
+    def __init__(
+        self, work: Callable[[], None], changed: Sequence[Tensor], capture: bool, *, urgent: bool = False
+    ) -> None:
+        self.work, self.changed, self.capture, self.urgent = work, changed, capture, urgent
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self) -> None:
@@ -27,17 +39,8 @@ class Captured:
 
     def _try(self) -> None:
         kept = [tensor.detach().clone() for tensor in self.changed]
-        graph = torch.cuda.CUDAGraph()
         try:
-            stream = torch.cuda.Stream()
-            stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream):
-                for _ in range(3):  # kernels are chosen and workspaces made by real calls
-                    self.work()
-            torch.cuda.current_stream().wait_stream(stream)
-            with torch.cuda.graph(graph):
-                self.work()
-            self._graph = graph
+            self._graph, _ = record(self.work, urgent=self.urgent)
         except RuntimeError as error:
             self.capture = False
             warnings.warn(f"not captured as a CUDA graph: {str(error).splitlines()[0]}", stacklevel=3)
