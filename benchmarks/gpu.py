@@ -71,6 +71,8 @@ WAYS: dict[str, Callable[[Shape, int, int, int], Iterator[object]]] = {
     "captured": ours(Hardware(), both_ways=False),
     "captured, both ways": ours(Hardware(), both_ways=True),
 }
+# Several at a time: each with streams of its own for what need not wait, or each in one stream.
+TOGETHER = {"": Hardware(), ", one stream each": Hardware(beside=False)}
 
 
 def some_pairs(size: int) -> np.ndarray:
@@ -128,16 +130,18 @@ def main(out: Path, seconds: float = 3.0, cases: str = "", ways: str = "", toget
             del training
             torch.cuda.empty_cache()
         if together > 1 and parts[1] == 80 and not ways:
-            several = [WAYS["captured, both ways"](*parts, seed) for seed in range(together)]
-            for training in several:
-                for _ in range(3):
-                    next(training)
-            torch.cuda.synchronize()
-            all_of_them = rate(several, seconds)
             alone = details[f"{case}, captured, both ways"]["steps/s"]
-            details[f"{case}, {together} together"] = {"steps/s": all_of_them, "against one": all_of_them / alone}
-            del several
-            torch.cuda.empty_cache()
+            for how, hardware in TOGETHER.items():
+                several = [ours(hardware, both_ways=True)(*parts, seed) for seed in range(together)]
+                for training in several:
+                    for _ in range(3):
+                        next(training)
+                torch.cuda.synchronize()
+                all_of_them = rate(several, seconds)
+                found = {"steps/s": all_of_them, "against one": all_of_them / alone}
+                details[f"{case}, {together} together{how}"] = found
+                del several
+                torch.cuda.empty_cache()
     for name, found in details.items():
         print(f"{name:44} " + "  ".join(f"{what} {value:.2f}" for what, value in found.items()), flush=True)
     Result(

@@ -1,6 +1,7 @@
 """Two networks that do not wait for one another."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
@@ -18,7 +19,24 @@ def beside(purpose: str) -> torch.cuda.Stream:
     another, on a stream of its own, has not read yet.
     """
     here = torch.cuda.current_stream()
-    return _beside(purpose, here.device, here.cuda_stream)
+    return here if _queue.one_by_one else _beside(purpose, here.device, here.cuda_stream)
+
+
+class _Queue:
+    one_by_one = False  # for all threads: the backward pass runs in one of its own
+
+
+_queue = _Queue()
+
+
+@contextmanager
+def one_by_one() -> Iterator[None]:
+    """Within it nothing goes on beside: for one of many models, which fill each other's gaps."""
+    before, _queue.one_by_one = _queue.one_by_one, True
+    try:
+        yield
+    finally:
+        _queue.one_by_one = before
 
 
 @cache

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
+from transporter.models.branches import one_by_one
 from transporter.models.factory import build
 from transporter.models.graphs import record
 from transporter.models.kernels import ASIDE, kernels_ahead
@@ -25,6 +26,7 @@ class Hardware:
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU; coordinates and loss stay in fp32
     compile: bool = False  # torch.compile the networks: a minute to start, then faster
     graph: bool = True  # on a GPU, replay the whole step as one CUDA graph
+    beside: bool = True  # and let the parts of a step that need not wait for one another run at once
 
     def resolve(self) -> torch.device:
         name = ("cuda" if torch.cuda.is_available() else "cpu") if self.device == "auto" else self.device
@@ -84,9 +86,11 @@ class Learner:
         """Forward, backward, Adam. From the first step with a loss or gradient that is not finite, nothing changes."""
         before = [statistic.clone() for statistic in self._statistics]
         self.optimiser.zero_grad(set_to_none=True)
-        with self.hardware.autocast(self.device), kernels_ahead(self.model):
+        queue = contextlib.nullcontext() if self.hardware.beside else one_by_one()
+        with queue, self.hardware.autocast(self.device), kernels_ahead(self.model):
             output: Output = self.parallel(source, target, *([True] if self.config.both_ways else []))
-        with ASIDE if self.parallel is self.model else contextlib.nullcontext():  # DDP sends gradients as they come
+        # DDP sends gradients as they come.
+        with ASIDE if self.parallel is self.model and self.hardware.beside else contextlib.nullcontext():
             output.loss.backward()
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         finite = torch.isfinite(output.loss.detach()) & torch.isfinite(torch.nn.utils.get_total_norm(gradients))
