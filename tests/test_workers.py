@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import time
 
 from transporter.errors import InputError
@@ -24,6 +25,17 @@ def until_told(number: int) -> str:
     return f"{number} ended well"
 
 
+def start_and_end_another(number: int) -> int:
+    """How what a worker starts ends, when it is asked to."""
+    with subprocess.Popen(["sleep", "60"]) as other:
+        other.send_signal(number)
+        try:
+            return other.wait(10)
+        except subprocess.TimeoutExpired:
+            other.kill()
+            raise
+
+
 def test_every_job_comes_to_its_own_end() -> None:
     heard: list[int] = []
 
@@ -41,3 +53,8 @@ def test_every_job_comes_to_its_own_end() -> None:
 def test_once_told_to_stop_no_job_begins_and_those_that_run_end_well() -> None:
     ended = list(side_by_side(until_told, [0, 1, 2], workers=1, look=lambda done: done > 0))
     assert [(e.job, e.outcome) for e in ended] == [(0, "0 ended well")]
+
+
+def test_what_a_worker_starts_can_be_asked_to_end() -> None:
+    (ended,) = side_by_side(start_and_end_another, [signal.SIGTERM], workers=1)
+    assert (ended.outcome, ended.error) == (-signal.SIGTERM, None)

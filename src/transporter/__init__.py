@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from transporter.report.notebook import plot, show
 
 __all__ = ["Detector", "KeypointObservation", "load", "plot", "show"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Fetched when first asked for: `transporter --help` should not wait for torch.
 _HOMES = {

@@ -26,6 +26,7 @@ from transporter.files import READABLE, is_temporary, make_folder, parse_json, s
 
 FORMAT = 1
 TENSORS, STATE = "tensors.safetensors", "state.json"
+CHOSEN = "chosen.json"  # beside several seeds that were trained together: names the run to take
 Json = dict[str, Any]
 
 

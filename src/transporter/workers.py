@@ -123,7 +123,7 @@ def _run(line: _Line, threads: int, pipe: Connection, work: Callable[[Job], Outc
     global _line
     _line = line
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, lambda *_: None)  # SIG_IGN would outlive exec: all that a worker starts would be deaf
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:

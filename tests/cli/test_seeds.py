@@ -30,7 +30,8 @@ def test_seeds_are_trained_chosen_and_loaded(forked, data, tmp_path: Path) -> No
 
 def test_a_choice_that_leads_elsewhere_is_refused(forked, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "chosen.json").write_text('{"run": "../../etc"}')
-    refused = forked("evaluate", "sprites", "--model", "runs", cwd=tmp_path)
-    assert refused.code == 2
-    assert "does not say which run is meant" in refused.err
+    for text in ('{"run": "../../etc"}', 100_000 * "["):
+        (tmp_path / "runs" / "chosen.json").write_text(text)
+        refused = forked("evaluate", "sprites", "--model", "runs", cwd=tmp_path)
+        assert refused.code == 2
+        assert "does not say which run is meant" in refused.err

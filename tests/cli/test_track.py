@@ -136,7 +136,7 @@ def test_a_folder_of_images_is_a_clip_in_the_order_of_its_numbers(forked, whole_
 
     from transporter.envs.images import Images
 
-    folder = tmp_path / "images"
+    folder = tmp_path / "images.1"
     folder.mkdir()
     for i in (10, 2, 1):
         Image.new("RGB", (40, 30), (i, 0, 0)).save(folder / f"img{i}.png")
@@ -146,10 +146,10 @@ def test_a_folder_of_images_is_a_clip_in_the_order_of_its_numbers(forked, whole_
         seen = list(images)
         assert ([frame.index for frame in seen], images.damaged) == ([0, 1, 3], 1)
     assert [int(frame.image[0, 0, 0]) for frame in seen] == [1, 2, 10]
-    ended = forked("track", "images", "--model", whole_run, "--rate", "10", "--format", "csv", cwd=tmp_path)
+    ended = forked("track", "images.1", "--model", whole_run, "--rate", "10", "--format", "csv", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert "1 frames are missing" in ended.err
-    found = read_tracks(tmp_path / "images-tracks" / "tracks.csv")
+    found = read_tracks(tmp_path / "images.1-tracks" / "tracks.csv")
     np.testing.assert_allclose(found.times, [0, 0.1, 0.3])
 
 
@@ -162,3 +162,7 @@ def test_a_folder_of_videos_is_followed_one_by_one(forked, whole_run, uneven: Pa
     assert ended.code == 0, ended.err
     made = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("videos-tracks/**/*.csv"))
     assert made == ["videos-tracks/a/tracks.csv", "videos-tracks/b/tracks.csv"]
+    (folder / "poster.png").write_bytes(b"a picture of it all")
+    refused = forked("track", "videos", "--model", whole_run, "--out", "again", cwd=tmp_path)
+    assert refused == (2, "", "transporter: videos holds 2 videos and 1 image: name the files\n")
+    assert not (tmp_path / "again").exists()

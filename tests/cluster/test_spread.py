@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("ray")
 
-from transporter.cluster.exploration import Spread
+from transporter.cluster.exploration import LostWorkerError, Spread, _begin
 from transporter.cluster.worker import Chunk
 from transporter.control.options.config import (
     ActingConfig,
@@ -85,3 +85,27 @@ def test_what_cannot_be_dealt_out_is_refused() -> None:
     small = dataclasses.replace(SMALL, acting=dataclasses.replace(SMALL.acting, replay=8 * 15))
     with pytest.raises(InputError, match="no room for chunks of 20"):
         Spread(Experiment("sprites_control", 0, small), CPU, workers=2)
+
+
+@pytest.mark.timeout(120)
+def test_a_worker_that_cannot_make_its_games_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    made = Spread(Experiment("sprites_control", 0, SMALL), CPU, workers=1)
+    made.roles[0] = made.roles[0]._replace(game="no_such_game")
+    try:
+        with pytest.raises(LostWorkerError, match=r"^worker 0 cannot play: .*no_such_game") as found:
+            next(made.steps(10))
+    finally:
+        made.close()
+    assert len(str(found.value).splitlines()) == 1
+
+
+def test_only_a_cluster_elsewhere_can_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ValueError("too little memory\nand more")
+
+    monkeypatch.setattr("ray.init", refuse)
+    with pytest.raises(InputError, match=r"^no Ray at 10\.0\.0\.1:6379: too little memory$"):
+        _begin("10.0.0.1:6379", 1)
+    with pytest.raises(ValueError, match=r"^too little memory"):
+        _begin("local", 1)

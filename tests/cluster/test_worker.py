@@ -1,6 +1,7 @@
 """A worker's chunks, without Ray: what they hold is what one process would have kept."""
 
 import numpy as np
+import pytest
 import torch
 
 from transporter.cluster.worker import Published, Role, Worker
@@ -14,6 +15,7 @@ from transporter.control.options.config import (
 from transporter.control.options.players import Players
 from transporter.control.replay import SequenceReplay
 from transporter.envs import make_vector
+from transporter.errors import InputError
 
 SMALL = OptionsConfig(
     NetworkConfig(layers=((4, 4, 2),), hidden=8, memory=6),
@@ -47,3 +49,16 @@ def test_chunks_one_after_another_are_what_one_process_would_have_kept() -> None
         kept.put(slice(0, 4), 7 * index, {name: torch.tensor(t) for name, t in chunk.tensors.items()})
     for name, tensor in kept.tensors(21).items():
         assert torch.equal(tensor, whole.tensors(21)[name]), name
+
+
+def test_a_role_that_cannot_be_taken_is_refused_each_time_and_the_one_before_begins_anew() -> None:
+    worker = Worker()
+    worker.become(role(rows=2))
+    weights = Published(0, [p.numpy().copy() for p in worker.network.parameters()])
+    life = worker.play(role(rows=2), weights, step=0, at_random=True).life
+    for _ in range(2):
+        with pytest.raises(InputError, match="no_such_game"):
+            worker.play(role(rows=2)._replace(game="no_such_game"), weights, step=0, at_random=True)
+    again = worker.play(role(rows=2), weights, step=0, at_random=True)
+    assert again.life != life
+    assert again.serial == 0

@@ -53,3 +53,10 @@ def test_saved_and_restored() -> None:
     for one, two in zip(replay.window(starts, 5), other.window(starts, 5), strict=True):
         torch.testing.assert_close(one, two)
     assert not other.rows[:, 9:].any()
+
+
+def test_steps_that_are_left_in_an_episode_round_the_ring() -> None:
+    replay = filled({0, 4, 5})
+    rows = torch.tensor([0, 2, 3, 4, 9, CAPACITY + 1])
+    left = replay.steps_left(torch.zeros_like(rows), rows, most=3)
+    assert left.tolist() == [3, 1, 0, 0, 2, 2]  # after row 11 comes row 0, where one begins

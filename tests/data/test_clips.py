@@ -30,7 +30,8 @@ def test_every_image_is_taken_in_the_order_of_its_number(images: Path) -> None:
 
 def test_pairs_of_a_folder_of_images(images: Path, tmp_path: Path) -> None:
     settings = CollectSettings(environment="video", pairs=40, size=16)
-    found = collect_video(settings, [images], tmp_path / "set")
+    with pytest.warns(UserWarning, match="images: 1 frame missing, flawed or unreadable: taking what there is of it"):
+        found = collect_video(settings, [images], tmp_path / "set")
     assert found.manifest.steps == 59
     assert len(found) == 40
     pairs = found.read(np.arange(40))
@@ -45,8 +46,18 @@ def test_a_folder_stands_for_what_is_in_it(images: Path, tmp_path: Path, monkeyp
         (videos / name).touch()
     assert [path.name for path in files_of([str(videos), str(images)])] == ["b9.mp4", "b10.mp4", "images"]
     assert (name_of([f"{videos}/"]), label_of([f"{videos}/"])) == ("video", "videos")
+    for name in ("trial.1", "trial.2"):
+        images.with_name(name).symlink_to(images)
+        assert label_of([str(tmp_path / name)]) == name  # a folder has no ending, and a link its own name
+    assert label_of([str(videos / "b9.mp4"), str(images)]) == "b9-and-1-more"
     monkeypatch.chdir(images)
     assert label_of(["."]) == "images"
+    (images / "deeper").mkdir()
+    monkeypatch.chdir(images / "deeper")
+    assert label_of([".."]) == "images"
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="neither videos nor images"):
         files_of([str(tmp_path / "empty")])
+    (videos / "poster.JPG").touch()
+    with pytest.raises(InputError, match="videos holds 2 videos and 1 image: name the files"):
+        files_of([str(videos)])

@@ -141,6 +141,14 @@ def test_run_without_truth() -> None:
         assert word not in text
 
 
+def test_how_much_keypoints_follow_is_one_fact_and_explained() -> None:
+    row = {"step": 5, "alive": 2, "duplicates": 0, "travel": [0.1, 0.2], "follows": [0.5, -0.1]}
+    text = Page(render(Report("kitchen.mp4", metrics=[row]))).text
+    assert "Follows 0.20 " in text  # their mean
+    assert "Follows: how much more alike what lies under a keypoint is from frame to frame" in text
+    assert "Follows" not in Page(render(Report("of an earlier version", metrics=[row | {"follows": []}]))).text
+
+
 def test_empty_report_is_a_page() -> None:
     assert Page(render(Report("Nothing yet"))).text.startswith("Nothing yet")
 

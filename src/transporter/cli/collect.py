@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from transporter.cli.given import Maybe, at_least, device_named, no_empty_folders
+from transporter.cli.given import Maybe, at_least, device_named, no_empty_folders, without_ending
 from transporter.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,12 +89,12 @@ def name_of(source: list[str]) -> str:
 
 def files_of(source: list[str]) -> list[Path]:
     """Videos and folders of images; a folder of videos stands for all that are in it."""
-    from transporter.envs.images import images_in, videos_in
+    from transporter.envs.images import clips_in
 
     found: list[Path] = []
     for part in map(Path, source):
         if part.is_dir():
-            inside = [part] if images_in(part) else videos_in(part)
+            inside = clips_in(part)
             if not inside:
                 raise InputError(f"{part} is a folder that holds neither videos nor images")
             found += inside
@@ -115,8 +115,7 @@ def label_of(source: list[str]) -> str:
     if name_of(source) != "video":
         return source[0]
     more = f"-and-{len(source) - 1}-more" if len(source) > 1 else ""
-    first = Path(source[0])
-    return (first.stem or first.resolve().stem) + more  # a folder may be given as "."
+    return without_ending(Path(source[0])).name + more
 
 
 def collect_with_bar(

@@ -76,6 +76,12 @@ def room_for(path: Path) -> Iterator[Path]:
         yield path
 
 
+def without_ending(path: Path) -> Path:
+    """For what is named after a file or a folder: only a file has an ending; "." and ".." are no names."""
+    named = path.resolve() if path.name in ("", "..") else path
+    return named if named.is_dir() else named.with_suffix("")
+
+
 def folder_named(path: Path) -> Path:
     """A folder for results, there or not."""
     if path.exists() and not path.is_dir():

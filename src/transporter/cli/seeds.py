@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from transporter.training.config import TrainConfig
     from transporter.training.learner import Hardware
 
-CHOSEN = "chosen.json"  # beside the runs: transporter.load() of the folder follows it
-
 
 def one_per_seed(config: "TrainConfig", seeds: int) -> "list[TrainConfig]":
     return [dataclasses.replace(config, seed=config.seed + i) for i in range(seeds)]
@@ -53,6 +51,7 @@ def train_seeds_with_bar(
 
 def choose_among(path: Path, configs: "list[TrainConfig]", runs: "list[Run]") -> str:
     """The name of the run to take, without labels; written down where transporter.load() finds it."""
+    from transporter.runs import CHOSEN
     from transporter.training.select import Candidate, checkpoints, ranked
 
     candidates: list[Candidate] = []

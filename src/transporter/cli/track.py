@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from transporter.cli.given import Maybe, above_zero, at_least, device_named, folder_named, no_empty_folders
+from transporter.cli.given import (
+    Maybe,
+    above_zero,
+    at_least,
+    device_named,
+    folder_named,
+    no_empty_folders,
+    without_ending,
+)
 from transporter.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,19 +66,20 @@ def track(
 
 
 def _beside(video: Path) -> Path:
-    named = video if video.name else video.resolve()  # a folder may be given as "."
-    return named.parent / f"{named.stem}-tracks"
+    named = without_ending(video)
+    return named.parent / f"{named.name}-tracks"
 
 
 def _clips(given: Path, out: Path) -> list[tuple[Path, Path]]:
     """What is to be followed, and the folder for each: a video, a folder of images, or every video of a folder."""
-    from transporter.envs.images import images_in, videos_in
+    from transporter.envs.images import clips_in
 
-    if not given.is_dir() or images_in(given):
+    if not given.is_dir():
         return [(given, out)]
-    if videos := videos_in(given):
-        return [(video, out / video.stem) for video in videos]
-    raise InputError(f"{given} is a folder, not a video, and holds neither videos nor images")
+    inside = clips_in(given)
+    if not inside:
+        raise InputError(f"{given} is a folder, not a video, and holds neither videos nor images")
+    return [(given, out)] if inside == [given] else [(video, out / video.stem) for video in inside]
 
 
 def _opened(path: Path, rate: float) -> "Video | Images":

@@ -109,12 +109,14 @@ class Spread:
         except ray.exceptions.RayActorError as error:  # it died, or is not back yet
             if time.monotonic() - self._heard[index] > PATIENCE:
                 raise LostWorkerError(f"worker {index} does not come back: {str(error).splitlines()[0]}") from error
-            self._replace(index)
+            self._hand_on(index)
             return []
+        except ray.exceptions.RayTaskError as error:  # it lives, but cannot do what it was asked: nor could another
+            raise LostWorkerError(f"worker {index} cannot play: {str(error).strip().splitlines()[-1]}") from error
         self._heard[index] = time.monotonic()
         return self._take(chunk)
 
-    def _replace(self, index: int) -> None:
+    def _hand_on(self, index: int) -> None:
         """The role of a worker that died goes to the one that stands by; without one, to whom Ray makes anew."""
         self.lost += 1 + len(self._due[index])
         self._due[index].clear()
@@ -161,6 +163,9 @@ class Spread:
         self.taken += 1
         return [f._replace(player=f.player + part.start) for f in chunk.finished]
 
+    def begin_anew(self) -> None:
+        """Games go on: without a kept replay, what comes back after a break begins otherwise in any case."""
+
     def checkpoint(self) -> Checkpoint:
         """The same as one machine's: either goes on from the other's."""
         return self.study.checkpoint(self.count)
@@ -180,14 +185,19 @@ def _begin(address: str, workers: int) -> None:
     handler = signal.getsignal(signal.SIGTERM)
     try:
         if address != "local":
-            ray.init(address, log_to_driver=False)
+            _join(address)
             return
         # Workers may be more than cores: what they may use is theirs to share.
         ray.init(
             address="local", num_cpus=workers, object_store_memory=STORE, include_dashboard=False, log_to_driver=False
         )
-    except (ConnectionError, ValueError) as error:
-        raise InputError(f"no Ray at {address}: {str(error).splitlines()[0]}") from error
     finally:
         if threading.current_thread() is threading.main_thread():  # Ray takes SIGTERM, which would end all unsaved
             signal.signal(signal.SIGTERM, handler)
+
+
+def _join(address: str) -> None:
+    try:
+        ray.init(address, log_to_driver=False)
+    except (ConnectionError, ValueError) as error:
+        raise InputError(f"no Ray at {address}: {str(error).splitlines()[0]}") from error

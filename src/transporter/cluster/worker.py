@@ -62,8 +62,9 @@ class Worker:
 
     def become(self, role: Role) -> None:
         if self.role is not None:
+            self.role = None
             self.players.close()
-        self.role, self.life, self.serial, self.version = role, uuid.uuid4().hex, 0, -1
+        self.life, self.serial, self.version = uuid.uuid4().hex, 0, -1
         c, size, device = role.config, role.config.eyes.size, torch.device("cpu")
         actions = len(envs.scene(role.game).actions)
         self.network = OptionsNet(c.network, size, role.keypoints, actions).requires_grad_(False)
@@ -71,6 +72,7 @@ class Worker:
         self.players = Players(
             c.acting, lambda n: envs.make_vector(role.game, n, size), self.network, self.staged, role.seed, role.part
         )
+        self.role = role  # last: where anything above fails, the next request fails there too
 
     def play(self, role: Role, published: Published, step: int, at_random: bool) -> Chunk:
         """A chunk, with these weights. `step` is how far everyone is: with it a new life knows which games to begin."""

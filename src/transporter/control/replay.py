@@ -106,6 +106,12 @@ class SequenceReplay:
             memory=Memory(*(_take(t, places[:, 1]).float() for t in (self.h, self.c))),
         )
 
+    def steps_left(self, agents: Int64[Tensor, "b"], rows: Int64[Tensor, "b"], most: int) -> Int64[Tensor, "b"]:
+        """From each row within its episode, `most` at most; 0 where another begins with the next. Rows may go round."""
+        ahead = torch.arange(1, most + 1, device=rows.device)
+        first = self.first[agents[:, None], (rows[:, None] + ahead) % self.capacity]
+        return (~first).cumprod(1).sum(1)
+
     @property
     def nbytes(self) -> int:
         return sum(getattr(self, name).nbytes for name in self._names)

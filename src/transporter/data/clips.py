@@ -57,7 +57,7 @@ class Clips:
         self.videos, self.settings = videos, settings
         for video in videos:
             _note_a_part(video)
-        counts = [sum(1 for _ in frames_at(video, settings.rate)) for video in videos]
+        counts = [_counted(video, settings.rate) for video in videos]
         lengths = [length for count in counts for length in cut(count, settings.length)]
         if max(lengths, default=0) < 2:
             named = ", ".join(map(str, videos))
@@ -109,17 +109,31 @@ def _note_a_part(video: Path) -> None:
             warnings.warn(f"{video} is cut short: taking what there is of it", stacklevel=3)
 
 
+def _counted(video: Path, rate: float) -> int:
+    """How many frames will be taken; likewise, not without a word on those that are lost."""
+    with _opened(video, rate) as stream:
+        count = sum(1 for _ in _taken(stream, rate))
+        if stream.damaged and not stream.cut_short:
+            lost = f"{stream.damaged} frame{'s' * (stream.damaged > 1)}"
+            warnings.warn(f"{video}: {lost} missing, flawed or unreadable: taking what there is of it", stacklevel=3)
+    return count
+
+
 def frames_at(video: Path, rate: float) -> Iterator[UInt8[np.ndarray, "h w 3"]]:
     """Frames of a video at `rate` a second by its time stamps, or all of them where it has fewer."""
     with _opened(video, rate) as stream:
-        due: float | None = None
-        for frame in stream:
-            due = frame.time if due is None else due
-            if frame.time > due - 0.1 / rate:  # containers round time stamps, some to milliseconds
-                yield frame.image
-                # Count from when it was due, or 25 frames a second would become 12.5 and not 15; but do not make up
-                # for a gap in the recording.
-                due = max(due + 1 / rate, frame.time + 0.5 / rate)
+        yield from _taken(stream, rate)
+
+
+def _taken(stream: "Video | Images", rate: float) -> Iterator[UInt8[np.ndarray, "h w 3"]]:
+    due: float | None = None
+    for frame in stream:
+        due = frame.time if due is None else due
+        if frame.time > due - 0.1 / rate:  # containers round time stamps, some to milliseconds
+            yield frame.image
+            # Count from when it was due, or 25 frames a second would become 12.5 and not 15; but do not make up
+            # for a gap in the recording.
+            due = max(due + 1 / rate, frame.time + 0.5 / rate)
 
 
 def cut(count: int, length: int) -> list[int]:

@@ -15,6 +15,7 @@ from transporter.typed import checked
 
 FORMAT = 1  # raise it whenever an older reader would misread the folder
 NAME = "manifest.json"
+LONGEST = 2_000  # steps in a trajectory: which frames to keep is drawn for every length, in a square of them
 LARGEST = 2048  # pixels: a frame's side
 
 
@@ -57,6 +58,8 @@ class CollectSettings:
                             ("budget", 1), ("envs", 1), ("seed", 0)):  # fmt: skip
             if getattr(self, name) < least:
                 raise InputError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        if self.length > LONGEST:
+            raise InputError(f"length must be at most {LONGEST}, not {self.length}")
         if self.size > LARGEST:
             raise InputError(f"size must be at most {LARGEST}, not {self.size}")
         if self.sampler not in ("halves", "offset"):

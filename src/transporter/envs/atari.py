@@ -23,6 +23,7 @@ from transporter.errors import InputError
 
 REPEAT = 4  # emulator frames for each action (the paper's action repeat)
 NOOPS = 30  # idle emulator frames at most before an episode begins, as usual for Atari
+RESIZES = True  # screens have a size of their own, which make_vector can leave them
 Screens = UInt8[np.ndarray, "2 h w 3"]
 EPISODE_FRAMES = 108_000  # half an hour of play: 27,000 steps, the usual cap
 

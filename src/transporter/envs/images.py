@@ -24,6 +24,18 @@ def videos_in(folder: Path) -> list[Path]:
     return sorted((path for path in folder.iterdir() if path.suffix.lower() in VIDEO_SUFFIXES), key=_by_number)
 
 
+def clips_in(folder: Path) -> list[Path]:
+    """What a folder stands for: itself where it holds images, else every video in it; both could mean either."""
+    images, videos = images_in(folder), videos_in(folder)
+    if images and videos:
+        raise InputError(f"{folder} holds {_counted(videos, 'video')} and {_counted(images, 'image')}: name the files")
+    return [folder] if images else videos
+
+
+def _counted(found: list[Path], kind: str) -> str:
+    return f"{len(found)} {kind}{'s' * (len(found) > 1)}"
+
+
 def _by_number(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name.lower())]
 

@@ -35,7 +35,7 @@ def make_vector(name: str, count: int, size: int = 128, seed: int = 0, *, resize
     of what a step costs. All others are drawn at their size in the first place.
     """
     home = _home(name)
-    kept = {"resized": False} if not resized and home.__name__.endswith(".atari") else {}
+    kept = {"resized": False} if not resized and hasattr(home, "RESIZES") else {}
     return home.make_vector(name, _positive("count", count), _positive("size", size), seed, **kept)
 
 

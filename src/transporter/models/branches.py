@@ -19,7 +19,7 @@ def beside(purpose: str) -> torch.cuda.Stream:
     another, on a stream of its own, has not read yet.
     """
     here = torch.cuda.current_stream()
-    return here if _queue.one_by_one else _beside(purpose, here.device, here.cuda_stream)
+    return here if _queue.one_by_one else _beside(purpose, here.device, here.cuda_stream, here.priority)
 
 
 class _Queue:
@@ -40,8 +40,8 @@ def one_by_one() -> Iterator[None]:
 
 
 @cache
-def _beside(purpose: str, device: torch.device, stream: int) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
+def _beside(purpose: str, device: torch.device, stream: int, priority: int) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device, priority=priority)
 
 
 def side_by_side(

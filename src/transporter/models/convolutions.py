@@ -195,7 +195,7 @@ class DoublingConv(Kernelled):
         self.register_buffer("mix", torch.einsum("pyh,qxw->yxpqhw", rows, rows).reshape(9, 36), persistent=False)
 
     def from_weight(self, weight: Float[Tensor, "o i 3 3"], dtype: torch.dtype) -> Float[Tensor, "4o i 3 3"]:
-        # Products and a sum, not a matrix product: that would have scratch space, which graphs that run at once share.
+        # Products and a sum: autocast would take a matrix product to bf16, and sixteenths need more bits than that has.
         kernel = (weight.flatten(2)[..., None] * self.mix).sum(2)
         kernel = kernel.unflatten(2, (4, 3, 3)).permute(2, 0, 1, 3, 4).flatten(0, 1)
         return kernel.to(dtype, memory_format=torch.channels_last)

@@ -1,6 +1,7 @@
 """Work on a GPU as one CUDA graph: a single launch instead of hundreds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -16,8 +17,6 @@ def record(
     It is run for real a few times first: kernels are chosen and workspaces made by that. What it changes then is the
     caller's to put back. `urgent` graphs have their turn before others.
     """
-    # A stream of its own: products keep their scratch space by stream, and graphs recorded on one, as torch does by
-    # default, would write over each other's when they run at once.
     stream = torch.cuda.Stream(priority=-1 if urgent else 0)
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -26,6 +25,17 @@ def record(
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     # Only this thread's work is recorded: others may go on copying frames.
-    with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
+    with _own_scratch(), torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
         outcome = work()
     return graph, outcome
+
+
+@contextmanager
+def _own_scratch() -> Iterator[None]:
+    """Matrix products keep their scratch space by stream, of which torch has few: graphs that share one and run at once
+    would write over each other's. Forgotten before and after, it is made anew in the graph's own memory."""
+    torch._C._cuda_clearCublasWorkspaces()
+    try:
+        yield
+    finally:
+        torch._C._cuda_clearCublasWorkspaces()

@@ -127,12 +127,12 @@ def kernels_ahead(model: nn.Module) -> Iterator[None]:
         return
     here, side = torch.cuda.current_stream(), beside("kernels")
     side.wait_stream(here)
-    with torch.cuda.stream(side):
-        for layer in layers:  # the first of each network first: they are wanted soonest
-            kernel, made = layer.kernel(), torch.cuda.Event()
-            made.record(side)
-            layer._ahead = kernel, made
     try:
+        with torch.cuda.stream(side):
+            for layer in layers:  # the first of each network first: they are wanted soonest
+                kernel, made = layer.kernel(), torch.cuda.Event()
+                made.record(side)
+                layer._ahead = kernel, made
         yield
     finally:
         for layer in layers:

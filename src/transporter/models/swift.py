@@ -76,26 +76,26 @@ class Graphs:
 
     def __init__(self, infer: Infer, size: int) -> None:
         self.infer, self.size = infer, size
-        self._captured: OrderedDict[tuple[int, ...], Captured] = OrderedDict()
+        self._captured: OrderedDict[tuple[int, ...], FixedSize] = OrderedDict()
         self._pool = torch.cuda.graph_pool_handle()  # one for all: they run in turn, and outcomes are copied out
 
     def __call__(self, frames: UInt8[Tensor, "t h w 3"]) -> tuple[Tensor, ...]:
         with torch.cuda.device(frames.device):  # graphs are of the current device, which need not be the frames'
             return self._of(frames.shape)(frames)
 
-    def _of(self, shape: torch.Size) -> "Captured":
+    def _of(self, shape: torch.Size) -> "FixedSize":
         count, height, width, _ = shape
         rows = 1 << (count - 1).bit_length()  # powers of two: few graphs serve every number of frames
         key = (rows, height, width)
         if key not in self._captured:
             while len(self._captured) >= GRAPHS:
                 self._captured.popitem(last=False)
-            self._captured[key] = Captured(self.infer, rows, height, width, self.size, self._pool)
+            self._captured[key] = FixedSize(self.infer, rows, height, width, self.size, self._pool)
         self._captured.move_to_end(key)
         return self._captured[key]
 
 
-class Captured:
+class FixedSize:
     """One number of frames of one size."""
 
     def __init__(self, infer: Infer, rows: int, height: int, width: int, size: int, pool: Any) -> None:

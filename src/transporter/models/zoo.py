@@ -1,13 +1,13 @@
 """Shipped models, and the one way to get a detector: by name, from a run folder or from a file."""
 
-import json
 import warnings
 from pathlib import Path
 
 from transporter.errors import InputError
+from transporter.files import parse_json
 from transporter.models.detector import Detector
 from transporter.models.factory import ModelConfig
-from transporter.runs import Run
+from transporter.runs import CHOSEN, Run
 from transporter.typed import checked
 
 SHIPPED = Path(__file__).parent.parent / "pretrained"
@@ -39,11 +39,11 @@ def run_meant(which: str | Path) -> Run | None:
 
 def _chosen(folder: Path) -> Path:
     """Of a folder with several seeds the one that training chose; any other folder is meant itself."""
-    path = folder / "chosen.json"
+    path = folder / CHOSEN
     if not path.exists():
         return folder
     try:
-        name = json.loads(path.read_text(encoding="utf-8"))["run"]
+        name = parse_json(path.read_text(encoding="utf-8"))["run"]
         if Path(name).name != name:
             raise ValueError(f"{name!r} is no folder's name")
     except (OSError, ValueError, KeyError, TypeError) as error:

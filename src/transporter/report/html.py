@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HEADLINES = (1, 20, 200)
+FOLLOWS = (
+    "how much more alike what lies under a keypoint is from frame to frame than what lies in one place; "
+    "near 0: things pass under it"
+)
 LARGEST_VIDEO = 20_000_000  # bytes; a larger clip is named, not embedded
 
 
@@ -49,6 +53,7 @@ class Fact(NamedTuple):
 
     name: str
     value: str
+    note: str = ""
 
 
 class KeypointLine(NamedTuple):
@@ -127,6 +132,8 @@ def _facts(metrics: Sequence[Mapping[str, Any]], health: Mapping[str, Any]) -> l
         facts.append(Fact("keypoints alive", f"{health['alive']}{total}"))
     if "duplicates" in health:
         facts.append(Fact("duplicates", str(health["duplicates"])))
+    if follows := health.get("follows"):
+        facts.append(Fact("follows", _number(sum(follows) / len(follows)), FOLLOWS))
     losses = [row["validation_loss"] for row in metrics if "validation_loss" in row]
     if losses:
         facts.append(Fact("best validation error", f"{min(losses):.3g}"))

@@ -87,7 +87,9 @@ class Learner:
         before = [statistic.clone() for statistic in self._statistics]
         self.optimiser.zero_grad(set_to_none=True)
         queue = contextlib.nullcontext() if self.hardware.beside else one_by_one()
-        with queue, self.hardware.autocast(self.device), kernels_ahead(self.model):
+        # A compiled step makes its own kernels: given from outside, it would be compiled anew each time.
+        ahead = contextlib.nullcontext() if self.hardware.compile else kernels_ahead(self.model)
+        with queue, self.hardware.autocast(self.device), ahead:
             output: Output = self.parallel(source, target, *([True] if self.config.both_ways else []))
         # DDP sends gradients as they come.
         with ASIDE if self.parallel is self.model and self.hardware.beside else contextlib.nullcontext():

@@ -21,13 +21,14 @@ from transporter.control.keyqn.experiment import (
     seconds,
     settings,
 )
-from transporter.control.keyqn.measure import measure
+from transporter.control.keyqn.measure import at_once, measure
 from transporter.control.keyqn.video import watch
 from transporter.control.stored import read_agent, write_agent
 from transporter.envs.atari import AtariEnv
 from transporter.errors import InputError
 from transporter.runs import Run
 from transporter.training.learner import Hardware
+from transporter.workers import cores
 
 CPU = Hardware(device="cpu")
 TINY = KeyQNConfig(
@@ -164,3 +165,8 @@ def test_a_bit_that_has_changed_is_noticed(tmp_path: Path) -> None:
     path.write_bytes(whole)
     with pytest.raises(InputError, match="is damaged"):
         read_agent(path, "keyqn")
+
+
+def test_no_more_games_at_once_than_there_are_cores_to_play_them() -> None:
+    assert [at_once(games, torch.device("cuda")) for games in (1, 10_000)] == [1, cores()]
+    assert at_once(10, torch.device("cpu")) == 1

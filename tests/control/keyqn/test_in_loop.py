@@ -15,6 +15,7 @@ from transporter.control.keyqn.training import Training
 from transporter.errors import InputError
 from transporter.runs import Run
 from transporter.training.learner import Hardware
+from transporter.training.loop import NotFiniteError
 
 CPU = Hardware(device="cpu")
 CONFIG = KeyQNConfig(
@@ -68,6 +69,40 @@ def test_at_first_only_the_part_that_draws_learns() -> None:
     until(training, 41)
     assert torch.equal(weights(training, 0), given)
     assert not torch.equal(torch.cat([t.flatten() for t in drawing.parameters()]), before)
+    training.close()
+
+
+def test_pairs_are_two_frames_of_one_episode() -> None:
+    training = breakout().training(CPU)
+    eyes, first = training.eyes, training.replay.first
+    assert eyes is not None
+    first[:, [0, 5, 6, 9]] = True  # episodes of 5, 1, 3 and more rows
+    drawn = [eyes.pairs(1, newest=20) for _ in range(200)]
+    one, other = (torch.cat(rows) for rows in zip(*drawn, strict=True))
+    assert (one != other).all()
+    assert ((one - other).abs() <= CONFIG.eyes.offset).all()
+    episode = first[1].cumsum(0)
+    assert torch.equal(episode[one], episode[other])
+    starts = torch.minimum(one, other)
+    assert sorted(set(starts.tolist())) == [0, 1, 2, 3, 6, 7, *range(9, 15)]  # all but the last of an episode
+    training.close()
+
+
+def test_a_transporter_that_meets_what_is_not_finite_says_so() -> None:
+    training = breakout().training(CPU)
+    eyes = training.eyes
+    assert eyes is not None
+    until(training, 12)
+    with torch.no_grad():
+        next(eyes.learners[1].model.refine.parameters()).fill_(float("nan"))  # before its second update
+    until(training, 16)  # which is not asked for yet
+    line = r"^loss or gradient not finite at update 2 of agent 1's Transporter$"
+    with pytest.raises(NotFiniteError, match=line):
+        training.checkpoint()
+    given = weights(training, 1)
+    with pytest.raises(NotFiniteError, match=line):
+        until(training, 21)
+    assert torch.equal(weights(training, 1), given)  # no one sees with it
     training.close()
 
 

@@ -1,12 +1,14 @@
 """Keypoints that learn in the loop, and whether they keep to their objects."""
 
 import numpy as np
+import pytest
 import torch
 
 from transporter.control.options.config import EyesConfig
 from transporter.control.options.eyes import Frozen, Learning, drift, transporter
 from transporter.envs.sprites import make_vector
 from transporter.training.learner import Hardware
+from transporter.training.loop import NotFiniteError
 
 CPU = Hardware("cpu")
 
@@ -51,3 +53,13 @@ def test_eyes_go_on_after_a_break_as_if_there_was_none() -> None:
     for eyes in (one, other):
         eyes.learn(frames(4, 3), frames(4, 4))
     assert torch.equal(one(frames(4, 9)), other(frames(4, 9)))
+
+
+def test_eyes_that_learn_no_more_are_not_saved() -> None:
+    eyes = Learning(transporter(EyesConfig(size=32, batch=8, tiny=True), keypoints=3, seed=0), CPU)
+    eyes.learn(frames(4, 1), frames(4, 2))
+    with torch.no_grad():
+        next(eyes.learner.model.refine.parameters()).fill_(float("nan"))
+    eyes.learn(frames(4, 3), frames(4, 4))
+    with pytest.raises(NotFiniteError, match=r"^loss or gradient not finite at update 2 of the Transporter$"):
+        eyes.checkpoint()

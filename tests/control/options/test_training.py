@@ -104,7 +104,10 @@ def test_with_a_replay_that_is_kept_a_break_changes_nothing() -> None:
     for _ in made.steps(46):
         pass
     made.study.drift()
+    moment = made.players.moment
     saved = made.checkpoint()
+    assert made.players.moment is moment  # to look at it changes nothing
+    made.begin_anew()
     saved = saved._replace(tensors={name: tensor.clone() for name, tensor in saved.tensors.items()})
     again = learning()
     again.restore(saved)

@@ -37,6 +37,7 @@ def make_run(path: Path, seed: int = 0, rows: int = 40, measured: bool = True) -
         run.log({"step": 10 * i, "loss": 1 / i + 0.01 * seed, "steps_per_second": 100.0})
         if i % 10 == 0:
             health = {"alive": 3, "duplicates": 0, "travel": [0.1, 0.2, 0.3], "change": [3.0, 4.0, 5.0]}
+            health["follows"] = [0.4, 0.1, -0.02]
             run.log({"step": 10 * i, "validation_loss": 1 / i, **health})
     torch.manual_seed(seed)
     tensors = {f"model.{name}": tensor for name, tensor in build(config.model).state_dict().items()}

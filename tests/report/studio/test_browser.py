@@ -125,9 +125,17 @@ def test_truth_matches_circles_heatmaps_and_trails_are_drawn(open_page) -> None:
     page.get_by_label("ε circles").check()
     assert overlay(page)[2] > plain + 300  # dashed circles as wide as ε
     page.get_by_label("ε circles").uncheck()
-    page.get_by_label("Matches", exact=True).check()
-    assert overlay(page)[2] >= plain  # short lines: the keypoints are on their objects
-    page.get_by_label("Matches", exact=True).uncheck()
+    longest = 0
+    for frame in range(0, 240, 20):  # keypoints are on their objects: most lines end under the dot they begin at
+        page.locator(".scrubber").fill(str(frame))
+        until(page, f"document.querySelector('.player').dataset.frame === '{frame}'")
+        without = overlay(page)[2]
+        page.get_by_label("Matches", exact=True).check()
+        longest = max(longest, overlay(page)[2] - without)
+        page.get_by_label("Matches", exact=True).uncheck()
+        assert overlay(page)[2] == without
+    assert longest > 20
+    page.locator(".scrubber").fill("100")
     page.get_by_label("Length of trails").fill("40")
     assert overlay(page)[2] > plain + 100
     page.get_by_label("Length of trails").fill("0")
@@ -249,6 +257,14 @@ def test_curves_move_within_two_seconds_of_a_new_line(open_page, studio: Studio)
     until(page, f"{label}?.includes('0.0123')")
     assert time.monotonic() - begun < 2
     page.get_by_role("heading", name="Rooms").wait_for()  # a column that no one has heard of draws itself
+
+
+def test_how_keypoints_fare_stands_side_by_side(open_page) -> None:
+    page = open_page("run/first")
+    page.get_by_role("heading", name="Travel of each keypoint").wait_for()
+    titles = page.locator("figure.chart h3").all_inner_texts()
+    first = titles.index("Travel of each keypoint")
+    assert titles[first + 1 : first + 3] == ["Change under each keypoint", "How much each keypoint follows"]
 
 
 def test_agents_every_seed_and_their_play(open_page, studio: Studio, agents: str) -> None:

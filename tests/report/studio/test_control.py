@@ -12,6 +12,10 @@ from transporter.runs import Run
 AGENTS = {"keyqn": {"games": ["pong", "breakout"], "seeds": [3, 4], "observation": "keypoints"}}
 OPTIONS = {"explore": {"game": "montezuma_revenge", "seed": 0, "keypoints": None}}
 
+HUGE = "1" + 400 * "0"  # too large for a float
+ODD_EPISODES = ("[9, 1]", '["a", 2]', "3", "[]", "[0]", "[0, null]", "[null, 1]", "[0, Infinity]", "[Infinity, 1]",
+                "[NaN, 1]", "[-1, 1]", "[0, true]", f"[0, {HUGE}]", f"[{HUGE}, 1]", 100_000 * "[")  # fmt: skip
+
 
 def marks(game: str) -> dict[str, float]:
     return {"random": -20.7} if game == "pong" else {}
@@ -79,10 +83,16 @@ def test_one_figure_for_the_list(tmp_path: Path) -> None:
 
 def test_files_of_strangers_are_no_news(tmp_path: Path) -> None:
     """Whatever is in the files, the page gets lists of numbers or nothing."""
-    run = Run.create(tmp_path / "run", {"keyqn": {"games": "pong", "seeds": [0, "x"]}})
-    (run.path / "metrics.jsonl").write_text('{"step": "a", "episodes": [[9, 1], ["a", 2], 3, [0, null]]}\nnonsense\n')
+    run = Run.create(tmp_path / "run", {"keyqn": {"games": ["pong"], "seeds": [0, "x"]}})
     (run.path / "keyqn.json").write_text('{"scores": [1], "figures": {"pong mean": "high"}}')
-    assert control.news(run.settings, run.path, marks, "")["games"] == []
+    runs = RunFolders(tmp_path)
+    for odd in ODD_EPISODES:
+        sound = '{"step": 2, "episodes": [[0, 5.0, 100]]}'
+        (run.path / "metrics.jsonl").write_text(f'{{"step": 1, "episodes": [{odd}]}}\n{sound}\nnonsense\n')
+        ((agent,),) = [game.agents for game in control.news(run.settings, run.path, marks, "")["games"]]
+        assert (agent.seed, agent.x, agent.y) == (0, [2], [5.0]), odd[:40]
+        (line,) = runs.headlines()
+        assert (line.kind, line.state, line.score, line.score_name) == ("agents", "stopped", 5.0, "return"), odd[:40]
     for odd in (
         '{"frames": 1, "gaps": 4}',
         '{"frames": 1, "gaps": [], "returns": {"options": "many"}}',
@@ -92,7 +102,7 @@ def test_files_of_strangers_are_no_news(tmp_path: Path) -> None:
         (run.path / "metrics.jsonl").write_text(odd + "\n")
         found = control.explored(OPTIONS, [json.loads(odd)], run.path)
         assert (found.ways, found.keypoint) == ([], None)
-    assert RunFolders(tmp_path).headlines()[0].kind == "agents"
+        assert runs.headlines()[0].kind == "agents"
 
 
 def test_nothing_new_is_a_short_answer(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from transporter.report.studio.answers import Refused
+from transporter.report.studio.answers import Json, Refused
 from transporter.report.studio.folders import RunFolders
 from transporter.report.studio.series import Curve, as_curves, read_update, thinned
 from transporter.runs import Run
@@ -62,6 +62,38 @@ def test_states(tmp_path: Path) -> None:
     assert len(lines) == 5
     assert "run.json is damaged" in str(lines["damaged"].line)
     assert str(tmp_path) not in str(lines["damaged"].line)
+
+
+DEEP, HUGE = 100_000 * '{"a":', "1" + 400 * "0"
+FLAT = '"keypoints": 1, "radius": 0.1, "lengths": [20], "windows": [], "matches": [], "objects": [], "possible": []'
+PLAY = '"scene": "pong", "seed": 0, "frames": 9, "episodes": 1, "following_length": 20, "keypoints": [], "objects": []'
+ODD_FILES = [
+    ("../chosen.json", DEEP, "stopped"),
+    ("metrics.jsonl", DEEP, "new"),
+    ("metrics.jsonl", '{"step": 1, "episodes": [[0, null]]}', "stopped"),
+    ("metrics.jsonl", '{"step": 1, "episodes": [[Infinity, 1]]}', "stopped"),
+    ("metrics.jsonl", f'{{"step": {HUGE}, "loss": {HUGE}, "episodes": [[0, {HUGE}]]}}', "stopped"),
+    ("keyqn.json", DEEP, "stopped"),
+    ("keyqn.json", f'{{"figures": {{"pong mean": {HUGE}}}}}', "stopped"),
+    ("evaluation.json", DEEP, "stopped"),
+    ("evaluation.json", f'{{{PLAY}, "curve": []}}', "stopped"),
+    ("evaluation.json", f'{{{PLAY}, "curve": {{"lengths": [{HUGE}]}}}}', "stopped"),
+    ("evaluation.json", f'{{{PLAY}, "curve": {{{FLAT}}}}}', "damaged"),  # lists of other lengths than promised
+    ("run.json", DEEP, "damaged"),
+    ("run.json", '{"format": 1, "settings": {"keyqn": {"games": 5}}}', "stopped"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "state"), ODD_FILES, ids=lambda value: value[:30])
+def test_one_odd_file_hides_no_other_run(tmp_path: Path, name: str, text: str, state: str) -> None:
+    plain_run(tmp_path / "sound")
+    odd = Run.create(tmp_path / "odd", {"keyqn": {"games": ["pong"], "seeds": [0]}})
+    odd.log({"step": 1, "loss": 0.5})
+    (odd.path / name).write_text(text)
+    lines = {line.id: line for line in RunFolders(tmp_path).headlines()}
+    assert (lines["sound"].state, lines["odd"].state) == ("finished", state)
+    assert bool(lines["odd"].line) == (state == "damaged")
+    assert Json(lines).body  # and all of it can be sent
 
 
 def test_looking_never_takes_the_lock(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ class Experiment:
 
     def __post_init__(self) -> None:
         if self.in_loop and self.kind not in LOOKS:
-            raise InputError(f"--in-loop is for agents that see keypoints: {self.kind} have no detector to teach")
+            raise InputError(f"only detectors can go on learning: {self.kind} have no detector to teach")
 
     @property
     def agents(self) -> list[tuple[str, int]]:

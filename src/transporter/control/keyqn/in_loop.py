@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Int64, UInt8
 from torch import Tensor
 
+from transporter.control.gpu import room, there
 from transporter.control.keyqn.config import EyesConfig
 from transporter.control.keyqn.observe import Keypoints
 from transporter.control.replay import SequenceReplay
@@ -19,6 +20,7 @@ from transporter.models.detector import Detector
 from transporter.runs import Checkpoint, Json
 from transporter.training.config import TrainConfig
 from transporter.training.learner import Hardware, Learner
+from transporter.training.loop import NotFiniteError
 
 AT_ONCE = 1_024  # frames that are seen anew together
 SPARE = 16 * 2**30  # bytes of a GPU that are left to the learners
@@ -56,32 +58,36 @@ class InLoop:
         for agent, learner in enumerate(self.learners):
             held = self._weights(agent) if self.done < c.settle else []
             kept = [tensor.clone() for tensor in held]
-            self.losses[agent] = learner.step(self.done, *self._pairs(agent, newest))
+            source, target = (self.frames[agent][rows] for rows in self.pairs(agent, newest))
+            self.losses[agent] = learner.step(self.done, source, target)
             with torch.no_grad():  # until the part that draws can draw, it has nothing to teach
                 for tensor, old in zip(held, kept, strict=True):
                     tensor.copy_(old)
         self.done += 1
         if newest % c.renew:
             return False
+        self.check()  # here it may be waited for
         self._renew(newest)
         return True
 
-    def _pairs(self, agent: int, newest: int) -> tuple[UInt8[Tensor, "b h w 3"], UInt8[Tensor, "b h w 3"]]:
-        """Two frames of one episode each, up to `offset` steps apart, in either order."""
-        c, chance = self.config, self.chance[agent]
-        count = c.batch // 2  # each frame is rebuilt from the other
-        starts = chance.integers(0, newest - c.offset + 1, count)
-        later, swap = chance.integers(1, c.offset + 1, count), chance.random(count) < 0.5
-        first, (one, far) = self.replay.first[agent], (self._there(starts), self._there(later))
-        ahead = torch.arange(1, c.offset + 1, device=first.device)
-        going_on = (~first[one[:, None] + ahead]).cumprod(1).sum(1)  # steps until another episode begins
-        other = one + torch.minimum(far, going_on)
-        turned = self._there(swap)
-        frames = self.frames[agent]
-        return frames[torch.where(turned, other, one)], frames[torch.where(turned, one, other)]
+    def check(self) -> None:
+        """From its first update that is not finite on, a Transporter learns nothing more: say so. Waits for the GPU."""
+        for agent, learner in enumerate(self.learners):
+            if (bad := learner.failed_at()) is not None:
+                raise NotFiniteError(f"loss or gradient not finite at update {bad + 1} of agent {agent}'s Transporter")
 
-    def _there(self, numbers: np.ndarray) -> Tensor:
-        return torch.from_numpy(numbers).to(self.replay.first.device)
+    def pairs(self, agent: int, newest: int) -> tuple[Int64[Tensor, "b"], Int64[Tensor, "b"]]:
+        """Two rows of one episode each, up to `offset` steps apart, in either order."""
+        c, chance, device = self.config, self.chance[agent], self.replay.first.device
+        count = c.batch // 2  # each frame is rebuilt from the other
+        # Any row but the last of an episode, as the n-th of those whose next begins none: nothing waits for a count.
+        going_on = (~self.replay.first[agent, 1 : newest - c.offset + 2]).cumsum(0)
+        nth = 1 + (there(chance.random(count), device) * going_on[-1]).long()
+        starts = torch.searchsorted(going_on, nth).clamp(max=len(going_on) - 1)
+        later = there(chance.integers(1, c.offset + 1, count), device)
+        later = torch.minimum(later, self.replay.steps_left(torch.full_like(starts, agent), starts, c.offset))
+        swap = there(chance.random(count) < 0.5, device)
+        return torch.where(swap, starts + later, starts), torch.where(swap, starts, starts + later)
 
     @torch.no_grad()
     def _renew(self, newest: int) -> None:
@@ -102,6 +108,7 @@ class InLoop:
     # State: but for the frames, which the games show again
 
     def tensors(self) -> dict[str, Tensor]:
+        self.check()  # what is saved can go on
         found = {"losses": self.losses}
         for agent, (learner, detector) in enumerate(zip(self.learners, self.detectors, strict=True)):
             found |= {f"{agent}.learner.{name}": t for name, t in learner.checkpoint(self.done).tensors.items()}
@@ -141,6 +148,6 @@ def own_copies(detectors: Sequence[Detector]) -> list[Detector]:
 
 def check_room(needed: int, device: torch.device) -> None:
     """Frames stay on the device; refuse what does not fit there, with room for the learners."""
-    if device.type == "cuda" and needed > (free := torch.cuda.mem_get_info(device)[0] - SPARE):
+    if needed > (free := room(device, SPARE)):
         needs, has = (f"{count / 2**30:.0f} GiB" for count in (needed, free))
-        raise InputError(f"with --in-loop all frames stay on the GPU: they need {needs}, {has} are free")
+        raise InputError(f"where detectors go on learning, all frames stay on the GPU: {needs} of them, {has} are free")

@@ -1,10 +1,11 @@
 """What trained agents score: the evaluation episodes of a whole experiment, game by game.
 
-Games differ in length by far. On a GPU each is a process of its own, so that none waits for another and a game that is
-over costs nothing; the emulators' threads share the cores.
+Games differ in length by far. On a GPU each is a process of its own, as many at once as there are cores, so that none
+waits for another and a game that is over costs nothing.
 """
 
 import dataclasses
+import gc
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from transporter.control.keyqn.observe import observer
 from transporter.control.rollout import Arena
 from transporter.runs import Run
 from transporter.training.learner import Hardware
-from transporter.workers import advance, side_by_side
+from transporter.workers import advance, cores, side_by_side
 
 PROCESSES = 10  # players of an agent where each needs a process
 Scores = dict[str, list[list[float]]]  # game → seed → episodes
@@ -46,10 +47,11 @@ def measure(
     progress: Callable[[int], None] = lambda episodes: None,
     workers: int | None = None,
 ) -> Scores:
-    """Scores of all agents' evaluation episodes; `workers` games at once, by default all on a GPU, else one."""
+    """Scores of all agents' evaluation episodes; `workers` games at once, by default what `at_once` says."""
     alone = dataclasses.replace(experiment, detectors={})
     tasks = [Task(dataclasses.replace(alone, games=(name,)), run, hardware) for name in experiment.games]
-    workers = workers or (len(tasks) if hardware.resolve().type == "cuda" else 1)
+    device = hardware.resolve()
+    workers = workers or at_once(len(tasks), device)
     found: dict[str, list[list[float]]] = {}
     if min(workers, len(tasks)) == 1:
         for number, task in enumerate(tasks):
@@ -61,11 +63,19 @@ def measure(
         progress(done)
         return False
 
+    if device.type == "cuda":  # what the training has left there is for those who play now
+        gc.collect()
+        torch.cuda.empty_cache()
     for ended in side_by_side(_play_elsewhere, tasks, workers, look=look):
         if ended.outcome is None:
             raise EvaluationError(f"{ended.job.experiment.games[0]} could not be evaluated: {ended.error}")
         found |= ended.outcome
     return {name: found[name] for name in experiment.games}
+
+
+def at_once(games: int, device: torch.device) -> int:
+    """How many to play side by side: on a GPU all, as far as there are cores for their emulators; on a CPU one."""
+    return min(games, cores()) if device.type == "cuda" else 1
 
 
 def play_one(task: Task, progress: Callable[[int], None] = lambda episodes: None) -> Scores:

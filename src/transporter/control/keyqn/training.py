@@ -15,7 +15,7 @@ from gymnasium.vector import VectorEnv
 from jaxtyping import Float32, Int64
 from torch import Tensor
 
-from transporter.control.gpu import prepare
+from transporter.control.gpu import prepare, there
 from transporter.control.keyqn.actor import Actor
 from transporter.control.keyqn.config import KeyQNConfig
 from transporter.control.keyqn.in_loop import InLoop
@@ -122,9 +122,7 @@ class Training:
         # is not learnt from yet.
         choices = self.count - c.length + 1
         drawn = np.stack([chance.random((c.updates, c.batch)) for chance in self.chance], 1)
-        starts = torch.from_numpy(1 + (drawn * choices).astype(np.int64))
-        if self.device.type == "cuda":  # from pinned memory a copy does not wait for what the GPU still has to do
-            starts = starts.pin_memory().to(self.device, non_blocking=True)
+        starts = there(1 + (drawn * choices).astype(np.int64), self.device)
         self.learner.hand_over()
         self.actor.follow()
         for each in starts:

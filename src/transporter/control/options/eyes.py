@@ -20,6 +20,7 @@ from transporter.models.pixels import Pixels
 from transporter.runs import Checkpoint
 from transporter.training.config import Preset, TrainConfig, preset
 from transporter.training.learner import Hardware, Learner
+from transporter.training.loop import NotFiniteError
 
 
 class Eyes(Protocol):
@@ -90,6 +91,9 @@ class Learning:
         return Detector.from_tensors(self.config.model, tensors, device=str(self.learner.device))
 
     def checkpoint(self) -> Checkpoint:
+        """From its first update that is not finite on, it learns nothing more: there is nothing to go on from."""
+        if (bad := self.learner.failed_at()) is not None:
+            raise NotFiniteError(f"loss or gradient not finite at update {bad + 1} of the Transporter")
         saved = self.learner.checkpoint(self.done)
         return saved._replace(tensors={**saved.tensors, "loss": self.loss.detach().clone()})
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from transporter.control.gpu import prepare
+from transporter.control.gpu import prepare, room, there
 from transporter.control.options.config import OptionsConfig
 from transporter.control.options.eyes import Drift, Eyes, Learning, drift
 from transporter.control.options.learner import Learner
@@ -69,37 +69,24 @@ class Study:
         players = (draws[0] * len(self.rows)).astype(np.int64)
         rows = self.rows[players]
         low, high = np.maximum(0, rows - self.config.capacity) + 1, rows - length
-        return self._there(players), self._there(low + (draws[1] * (high - low + 1)).astype(np.int64))
+        starts = low + (draws[1] * (high - low + 1)).astype(np.int64)
+        return there(players, self.device), there(starts, self.device)
 
     def pairs(self, count: int) -> tuple[UInt8[Tensor, "b h w 3"], UInt8[Tensor, "b h w 3"]]:
-        """Two frames of a player each, up to `offset` steps apart, in either order."""
+        """Two frames of one episode each, up to `offset` steps apart, in either order."""
         offset = self.config.eyes.offset
         players, starts = self.drawn(count, offset + 1)
-        later = self._within_episode(players, starts, self._there(self.chance.integers(1, offset + 1, count)))
-        swap = self._there(self.chance.random(count) < 0.5)
+        later = there(self.chance.integers(1, offset + 1, count), self.device)
+        later = torch.minimum(later, self.replay.steps_left(players, starts, offset))
+        swap = there(self.chance.random(count) < 0.5, self.device)
         one, other = torch.where(swap, starts + later, starts), torch.where(swap, starts, starts + later)
         return self._at(players, one), self._at(players, other)
-
-    def _within_episode(
-        self, players: Int64[Tensor, "b"], starts: Int64[Tensor, "b"], later: Int64[Tensor, "b"]
-    ) -> Int64[Tensor, "b"]:
-        """As many steps on as asked, or fewer where an episode begins in between; none where it begins at once."""
-        ahead = torch.arange(1, self.config.eyes.offset + 1, device=starts.device)
-        first = self.replay.first[players[:, None], (starts[:, None] + ahead) % self.config.capacity]
-        going_on = (~first).cumprod(1).sum(1)  # steps until one begins
-        return torch.minimum(later, going_on)
 
     def frames(self, count: int) -> UInt8[Tensor, "n h w 3"]:
         return self._at(*self.drawn(count, 1))
 
     def _at(self, players: Int64[Tensor, "b"], rows: Int64[Tensor, "b"]) -> UInt8[Tensor, "b h w 3"]:
         return self.replay.rows[players, rows % self.config.capacity]
-
-    def _there(self, numbers: np.ndarray) -> Tensor:
-        tensor = torch.from_numpy(numbers)
-        if self.device.type == "cuda":  # from pinned memory a copy does not wait for what the GPU still has to do
-            return tensor.pin_memory().to(self.device, non_blocking=True)
-        return tensor
 
     def drift(self) -> Drift:
         """How keypoints have changed on the same frames since it was last asked; then other frames are chosen."""
@@ -148,10 +135,6 @@ class Study:
 
 def check_room(config: OptionsConfig, device: torch.device) -> None:
     """Frames stay on the device that learns from them; refuse what does not fit there, with room for the learners."""
-    if device.type != "cuda":
-        return
     row = 3 * config.eyes.size**2 + 4 * config.network.memory + 32
-    free = torch.cuda.mem_get_info(device)[0] - SPARE
-    if config.acting.replay * row > free:
-        fits = max(0, free // row)
+    if config.acting.replay > (fits := room(device, SPARE) // row):
         raise InputError(f"a replay of {config.acting.replay:,} steps does not fit the GPU: at most {fits:,} do")

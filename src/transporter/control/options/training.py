@@ -56,14 +56,16 @@ class Exploration:
             self.count += 1
             yield Step(self.count, finished)
 
-    def checkpoint(self) -> Checkpoint:
-        """What was learnt; where the replay is kept, all that decides what comes next.
+    def begin_anew(self) -> None:
+        """Before a checkpoint with the replay: all games begin anew, as they do after a break, for they cannot be kept.
 
-        Games cannot be kept. All of them begin anew here, as they do after a break: what goes on and what comes back
-        then do the same, to the bit.
+        What goes on and what comes back then do the same, to the bit.
         """
         if self.study.keeps:
             self.players.begin(self.count, int(self.study.rows[0]))
+
+    def checkpoint(self) -> Checkpoint:
+        """What was learnt; where the replay is kept, all that decides what comes next once games have begun anew."""
         return self.study.checkpoint(self.count, replay=self.study.keeps)
 
     def restore(self, saved: Checkpoint) -> None:

@@ -1,6 +1,5 @@
 """The run folders under one root: found, summed up in a line each, and remembered until their files change."""
 
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -8,11 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from transporter.errors import InputError
+from transporter.files import parse_json
 from transporter.report.studio import control
 from transporter.report.studio.answers import not_found
-from transporter.report.studio.inside import file_in, is_number, json_in, part, signature
+from transporter.report.studio.inside import ODD, file_in, is_number, json_in, part, signature
 from transporter.report.studio.series import sampled
-from transporter.runs import Run
+from transporter.runs import CHOSEN, Run
 from transporter.tracking.results import Evaluation
 
 DEEPEST = 4  # folders below the root
@@ -21,7 +21,6 @@ FRESH = 30.0  # seconds: where locks cannot be seen, metrics as young as this me
 SPARK = 24  # points of the small curve in the list
 RETURNS = ("mean_return", "return", "episode_return", "score")  # what agents may call their score
 FILES = ("run.json", "metrics.jsonl", "evaluation.json", *control.RESULTS.values())
-CHOSEN = "chosen.json"  # beside several seeds that were trained together: the one to take
 
 
 class Headline(NamedTuple):
@@ -111,18 +110,25 @@ def _run_folders(folder: Path, deep: int) -> Iterator[Path]:
 
 
 def _read(run: str, path: Path) -> Headline:
-    changed = max((path / name).stat().st_mtime for name in FILES if (path / name).exists())
+    """Whatever is in its files: one run that cannot be read must not hide all others."""
+    changed = max((found[0] for name in FILES if (found := signature(path / name))), default=0) / 1e9
     try:
-        settings = Run.open(path).settings
-        if not isinstance(settings, dict):
-            raise InputError("run.json holds no settings")
+        return _summed_up(run, path, changed)
     except (InputError, OSError) as error:
-        return Headline(run, "damaged", changed=changed, line=str(error).replace(str(path), run))
+        line = str(error).replace(str(path), run)
+    except ODD as error:
+        line = f"a file of this run holds what no run writes: {error}"
+    return Headline(run, "damaged", changed=changed, line=line)
+
+
+def _summed_up(run: str, path: Path, changed: float) -> Headline:
+    settings = Run.open(path).settings
     kind = control.kind_of(settings)
     config = part(settings, "config")
     model = part(config, "model")
     asked = part(settings, "keyqn") or part(settings, "explore")
-    games = asked.get("games") or [asked.get("game")]
+    several = asked.get("games")
+    games = several if isinstance(several, list) else [asked.get("game")]
     spread, newest = sampled(file_in(path, "metrics.jsonl"), SPARK)
     rows = spread + newest
     curve = next((c for c in ("loss", "validation_loss", *RETURNS) if _values(spread, c)), "")
@@ -188,8 +194,8 @@ def read_evaluation(path: Path | None) -> Evaluation | None:
     if path is None:
         return None
     try:
-        return Evaluation.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):  # InputError is a ValueError
+        return Evaluation.from_json(parse_json(path.read_text(encoding="utf-8")))
+    except (OSError, *ODD):
         return None
 
 

@@ -1,10 +1,14 @@
 """Files of a run folder, and none outside it; what cannot be read is as good as absent."""
 
-import json
+import sys
 from pathlib import Path
 from typing import Any
 
+from transporter.files import parse_json
+
 LARGEST_JSON = 4 * 2**20  # bytes of a results file that is shown
+# What comes of a file that holds something else than it should.
+ODD = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
 
 
 def file_in(folder: Path, name: str) -> Path | None:
@@ -19,7 +23,7 @@ def json_in(folder: Path, name: str) -> dict[str, Any]:
     try:
         if path is None or path.stat().st_size > LARGEST_JSON:
             return {}
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return data if isinstance(data, dict) else {}
@@ -30,7 +34,7 @@ def figures_in(folder: Path, name: str) -> dict[str, float]:
     figures = json_in(folder, name).get("figures")
     try:
         return {str(key): float(value) for key, value in figures.items()} if isinstance(figures, dict) else {}
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return {}
 
 
@@ -44,7 +48,8 @@ def signature(path: Path) -> tuple[int, int, int] | None:
 
 
 def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    """One to reckon with: not NaN, not infinite, and no whole number that is too large for a float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def part(data: dict[str, Any], name: str) -> dict[str, Any]:

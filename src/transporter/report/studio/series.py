@@ -1,12 +1,13 @@
 """Rows of metrics.jsonl as curves: any column of numbers is one, whoever wrote it."""
 
-import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from transporter.files import parse_json
 from transporter.report.studio.answers import Refused
+from transporter.report.studio.inside import is_number
 
 MOST_POINTS = 2_000  # of a curve that is sent: more than a screen is wide
 SMALL, TAIL = 32 * 1024, 6 * 1024  # bytes: a larger file is sampled for the list, and its end is read
@@ -36,7 +37,7 @@ def rows_of(data: bytes) -> list[Row]:
     rows = []
     for line in data.splitlines():
         try:
-            row = json.loads(line)
+            row = parse_json(line)
         except ValueError:
             continue
         if isinstance(row, dict):
@@ -46,16 +47,20 @@ def rows_of(data: bytes) -> list[Row]:
 
 def returns(episodes: Any) -> Row:
     """What agents scored in the episodes that ended since the row before: rows of agent, score, length."""
-    if not isinstance(episodes, list) or not all(_numbers(episode) and len(episode) > 1 for episode in episodes):
+    if not isinstance(episodes, list) or not all(map(_is_episode, episodes)):
         return {}
     scores: dict[int, list[float]] = {}
     for agent, score, *_ in episodes:
-        scores.setdefault(int(agent), []).append(score)
+        scores.setdefault(int(agent), []).append(float(score))
     if not scores or not 0 <= min(scores) <= max(scores) < WIDEST:
         return {}
     means = {agent: sum(values) / len(values) for agent, values in scores.items()}
     each = [means.get(agent) for agent in range(max(means) + 1)]
     return {"return_of_each_agent": each, "mean_return": sum(means.values()) / len(means)}
+
+
+def _is_episode(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 1 and is_number(value[0]) and is_number(value[1])
 
 
 def read_rows(path: Path | None) -> list[Row]:

@@ -8,6 +8,7 @@ const PANELS = [
   { title: "Keypoints", columns: { alive: "alive", duplicates: "duplicates" }, counts: true, from: 0 },
   { title: "Travel of each keypoint", columns: { travel: "" }, from: 0 },
   { title: "Change under each keypoint", columns: { change: "" }, from: 0 },
+  { title: "How much each keypoint follows", columns: { follows: "" }, from: 0 },
   { title: "Steps per second", columns: { steps_per_second: "" }, from: 0 },
   { title: "Frames per second", columns: { frames_per_second: "" }, from: 0 },
   { title: "Learning rate", columns: { rate: "" }, schedule: true },
