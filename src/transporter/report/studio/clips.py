@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from transporter.files import parse_json
 from transporter.report.studio.answers import Refused, not_found
 from transporter.report.studio.inside import file_in
 
@@ -82,7 +83,7 @@ class Clips:
 
     def _card(self, path: Path) -> dict[str, Any]:
         try:
-            card = json.loads((path / "clip.json").read_text(encoding="utf-8"))
+            card = parse_json((path / "clip.json").read_text(encoding="utf-8"))
             if isinstance(card, dict):
                 return {**card, "state": "done"}
         except (OSError, ValueError):

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import logging
 import mimetypes
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +17,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from transporter.errors import InputError
+from transporter.files import parse_json
 from transporter.report.studio import control, shown
 from transporter.report.studio.answers import Json, Refused, failed, not_found, packed
 from transporter.report.studio.clips import Clips
@@ -264,7 +264,7 @@ async def _body(request: Request) -> dict[str, Any]:
         if len(content) > LARGEST_BODY:
             raise Refused(413, "this request is too long")
     try:
-        data = json.loads(content)
+        data = parse_json(content)
     except ValueError:
         raise Refused(400, "the body must be JSON") from None
     if not isinstance(data, dict):
