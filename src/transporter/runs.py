@@ -222,6 +222,20 @@ def _write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def chosen(folder: Path) -> Path:
+    """Of a folder with several seeds the one that training chose; any other folder is meant itself."""
+    path = folder / CHOSEN
+    if not path.exists():
+        return folder
+    try:
+        name = parse_json(path.read_text(encoding="utf-8"))["run"]
+        if Path(name).name != name:
+            raise ValueError(f"{name!r} is no folder's name")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} does not say which run is meant: {error}") from None
+    return folder / name
+
+
 def _remove(folder: Path) -> None:
     """At once, for those who look: half of a checkpoint is never seen under its name."""
     if folder.exists():

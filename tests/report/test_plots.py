@@ -56,8 +56,8 @@ ROWS = [
 def test_training_figure_draws_what_is_there() -> None:
     panels = {axis.get_title(loc="left"): axis for axis in training_figure(ROWS).axes}
     # σ never changes and is left to the table of settings; steps_per_second is no result.
-    assert list(panels) == ["Reconstruction error", "Keypoints", "Travel of each keypoint", "Learning rate"]
-    training, validation = panels["Reconstruction error"].get_lines()
+    assert list(panels) == ["Loss", "Keypoints", "Travel of each keypoint", "Learning rate"]
+    training, validation = panels["Loss"].get_lines()
     np.testing.assert_allclose(training.get_data(), [[1, 2, 3], [0.5, 0.4, 0.2]])
     np.testing.assert_allclose(validation.get_data(), [[2], [0.6]])
     assert [line.get_color() for line in panels["Travel of each keypoint"].get_lines()] == list(COLOURS[:2])

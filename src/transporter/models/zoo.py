@@ -4,10 +4,9 @@ import warnings
 from pathlib import Path
 
 from transporter.errors import InputError
-from transporter.files import parse_json
 from transporter.models.detector import Detector
 from transporter.models.factory import ModelConfig
-from transporter.runs import CHOSEN, Run
+from transporter.runs import Run, chosen
 from transporter.typed import checked
 
 SHIPPED = Path(__file__).parent.parent / "pretrained"
@@ -34,21 +33,7 @@ def run_meant(which: str | Path) -> Run | None:
     """The run that is meant, if it is one. A shipped name comes first: say ./pong for a folder called pong."""
     if str(which) in shipped() or not Path(which).is_dir():
         return None
-    return Run.open(_chosen(Path(which)))
-
-
-def _chosen(folder: Path) -> Path:
-    """Of a folder with several seeds the one that training chose; any other folder is meant itself."""
-    path = folder / CHOSEN
-    if not path.exists():
-        return folder
-    try:
-        name = parse_json(path.read_text(encoding="utf-8"))["run"]
-        if Path(name).name != name:
-            raise ValueError(f"{name!r} is no folder's name")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} does not say which run is meant: {error}") from None
-    return folder / name
+    return Run.open(chosen(Path(which)))
 
 
 def from_run(run: Run, device: str | None = None) -> Detector:

@@ -13,7 +13,7 @@ from PIL import Image
 from transporter.errors import InputError
 from transporter.report.draw import strip
 from transporter.report.plots import tracking_figure, training_figure
-from transporter.runs import Run
+from transporter.runs import Run, chosen
 from transporter.tracking.results import Evaluation
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def show(
 
 
 def plot(run: Run | str | Path, what: Literal["training", "tracking"] = "training") -> "Plot":
-    """The curves of a run: what it logged while training, or its precision and recall against the truth."""
-    run = run if isinstance(run, Run) else Run.open(Path(run))
+    """The curves of a run, or of the chosen one of several seeds: what it logged, or its precision and recall."""
+    run = run if isinstance(run, Run) else Run.open(chosen(Path(run)))
     if what == "training":
         return Plot(training_figure(run.metrics()))
     path = run.path / "evaluation.json"

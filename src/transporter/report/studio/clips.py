@@ -27,7 +27,8 @@ from transporter.files import parse_json
 from transporter.report.studio.answers import Refused, not_found
 from transporter.report.studio.inside import file_in
 
-OPENING = 60.0  # seconds for a file to show that it is a video
+OPENING = 60.0  # seconds for a file to show that it is a video …
+OPENERS = 2  # … of which so many may try at once: the others' time has not begun
 MOST_WAITING = 8  # clips that wait or are being followed
 SPARE = 2**30  # bytes of the disk that are left alone
 
@@ -60,6 +61,7 @@ class Clips:
         self.folder, self.tracker, self.largest = root / "clips", tracker, largest
         self.working: dict[str, Work] = {}
         self._one_at_a_time = asyncio.Lock()
+        self._openers = asyncio.Semaphore(OPENERS)
 
     # Those that are there
 
@@ -127,7 +129,8 @@ class Clips:
             path = work.folder / f"source{_suffix(name)}"
             await self._save(path, body)
             self.working[clip] = work
-            await self._open(work, path, source)
+            async with self._openers:
+                await self._open(work, path, source)
         except BaseException:
             self.working.pop(clip, None)
             await self._end(work)
@@ -213,6 +216,8 @@ class Clips:
         if work.process is not None and work.process.returncode is None:
             work.process.kill()
             await work.process.wait()
+            for half in (*work.folder.glob(".*.part.*"), work.folder / "latest.jpg"):  # what it was writing
+                half.unlink(missing_ok=True)
 
     async def close(self) -> None:
         """Processes end with the studio."""
