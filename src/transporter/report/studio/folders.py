@@ -1,6 +1,7 @@
 """The run folders under one root: found, summed up in a line each, and remembered until their files change."""
 
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +54,7 @@ class RunFolders:
     """All runs under a root; the root itself may be one."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root.resolve()
+        self.root, self.given = root.resolve(), root
         self._known: dict[str, tuple[tuple[Any, ...], Headline]] = {}
 
     def paths(self) -> dict[str, Path]:
@@ -69,6 +70,10 @@ class RunFolders:
             return self.paths()[run]
         except KeyError:
             raise not_found(f"no run named {run!r} in {self.root.name}/") from None
+
+    def typed(self, run: str) -> str:
+        """How a command names a run, in the terminal that the studio was started in."""
+        return shlex.quote(str(self.given if self.path(run) == self.root else self.given / run))
 
     def headlines(self) -> list[Headline]:
         """One line per run, the one that changed last first."""

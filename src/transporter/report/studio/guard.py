@@ -4,6 +4,8 @@ A page on the web can make a browser send requests here. It cannot read the toke
 of its own that it points at this machine (DNS rebinding) is not a name that we answer to.
 """
 
+import base64
+import hashlib
 import hmac
 import ipaddress
 import secrets
@@ -47,11 +49,15 @@ HEADERS = {
 # Not a redirect: a link in another program's page counts as cross-site to its very end, and the cookie would not come.
 WELCOME = """<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=/">
 <title>transporter studio</title><p><a href="/">Open the studio</a></p>"""
-LOCKED = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark"><title>transporter studio</title>
+# Its look comes with it: whoever has no token gets no file of the page.
+LOOK = "body { font: 15px/1.5 system-ui, sans-serif; max-width: 36em; margin: 15vh auto; padding: 0 20px; }"
+LOCKED = f"""<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark"><title>transporter studio</title><style>{LOOK}</style>
 <h1>This studio is locked</h1>
 <p>Open the address that <code>transporter studio</code> printed when it started: it carries the token.</p>
 <p>If the studio was started again since, the token is a new one: look at its terminal.</p></html>"""
+LOOK_HASH = base64.b64encode(hashlib.sha256(LOOK.encode()).digest()).decode()
+LOCKED_POLICY = POLICY.replace("style-src 'self'", f"style-src 'sha256-{LOOK_HASH}'")
 
 
 @dataclass(frozen=True)
@@ -126,14 +132,18 @@ class Guard:
             return failed(403, line)
         if request.method == "GET" and request.url.path == "/" and "token" in request.query_params:
             if not _same(request.query_params["token"], self.door.token):
-                return HTMLResponse(LOCKED, 401)
+                return _locked()
             welcome = HTMLResponse(WELCOME)
             welcome.set_cookie(self.door.cookie, self.door.session, httponly=True, samesite="strict", path="/")
             return welcome
         if not _same(_cookie(headers, self.door.cookie), self.door.session):
             wants_page = request.url.path == "/"
-            return HTMLResponse(LOCKED, 401) if wants_page else failed(401, "the token of this start is missing")
+            return _locked() if wants_page else failed(401, "the token of this start is missing")
         return None
+
+
+def _locked() -> Response:
+    return HTMLResponse(LOCKED, 401, headers={"Content-Security-Policy": LOCKED_POLICY})
 
 
 def _foreign(request: Request, headers: Headers) -> str | None:

@@ -115,11 +115,12 @@ class Rooms:
     # Runs
 
     def list_runs(self, request: Request) -> Response:
-        return Json({"root": self.runs.root.name, "path": str(self.runs.root), "runs": self.runs.headlines()})
+        of = {"root": self.runs.root.name, "path": str(self.runs.root), "given": str(self.runs.given)}
+        return Json({**of, "runs": self.runs.headlines()})
 
     def run(self, request: Request) -> Response:
         run = _given(request, "id")
-        return Json(shown.run(self.runs.headline(run), self.runs.path(run)))
+        return Json({**shown.run(self.runs.headline(run), self.runs.path(run)), "typed": self.runs.typed(run)})
 
     def rows(self, request: Request) -> Response:
         path = self.runs.path(_given(request, "id"))

@@ -25,10 +25,12 @@ Packed = tuple[dict[str, Any], list[bytes]]
 def run(line: Headline, folder: Path) -> dict[str, Any]:
     """All that a run's own page needs, but for its curves."""
     settings = Run.open(folder).settings if line.state != "damaged" else {}
+    evaluation = tracking(folder)
     return {
         "headline": line,
         "settings": _groups(settings) if isinstance(settings, dict) else [],
-        "evaluation": tracking(folder),
+        "evaluation": evaluation,
+        "unreadable": evaluation is None and file_in(folder, "evaluation.json") is not None,
         "figures": _figures(folder),
         "videos": videos(folder),
         "colours": COLOURS,

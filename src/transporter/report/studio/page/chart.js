@@ -6,16 +6,19 @@ const SPACE = { left: 46, right: 12, top: 12, bottom: 40 };
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 export const lineColour = (index) => style(`--line-${index % 8}`);
 
-// Round numbers that cover a range.
-export function ticks(low, high, count) {
+// Round numbers that cover a range, at least so far apart.
+export function ticks(low, high, count, least = 0) {
   if (!(high > low)) return [low];
-  const raw = (high - low) / Math.max(1, count);
+  const raw = Math.max(least, (high - low) / Math.max(1, count));
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= raw);
   const found = [];
   for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) found.push(+(i * step).toPrecision(12));
   return found;
 }
+
+// Two that read the same say nothing.
+const distinct = (values) => values.filter((value, i) => values.findIndex((other) => short(other) === short(value)) === i);
 
 function logTicks(low, high) {
   const found = [];
@@ -95,7 +98,7 @@ export class Chart {
     if (this.options.from !== undefined) y0 = Math.min(y0, this.options.from);
     if (this.options.to !== undefined) y1 = Math.max(y1, this.options.to);
     if (x0 === x1) { x0 -= 0.5; x1 += 0.5; }
-    if (y0 === y1) { y0 = positive ? y0 / 1.2 : y0 && y0 - 0.5; y1 = positive ? y1 * 1.2 : y0 ? y1 + 0.5 : 1; }
+    if (y0 === y1) { const by = Math.abs(y0) / 10; [y0, y1] = positive ? [y0 / 1.2, y1 * 1.2] : y0 ? [y0 - by, y1 + by] : [0, 1]; }
     if (this.marks.length) { y1 += 0.1 * (y1 - y0); y0 -= 0.05 * (y1 - y0); } // their names stand above them
     return [x0, x1, y0, y1];
   }
@@ -123,7 +126,7 @@ export class Chart {
     pen.textBaseline = "middle";
     pen.textAlign = "right";
     const across = this.options.log ? logTicks(y0, y1) : ticks(y0, y1, this.options.counts ? Math.min(4, y1 - y0) : 4);
-    for (const value of across) {
+    for (const value of distinct(across)) {
       const y = Math.round(this.py(value)) + 0.5;
       pen.beginPath();
       pen.moveTo(SPACE.left, y);
@@ -132,8 +135,8 @@ export class Chart {
       pen.fillText(short(value), SPACE.left - 8, y);
     }
     pen.textBaseline = "alphabetic";
-    const along = ticks(x0, x1, Math.max(2, Math.floor(inner.width / 90)));
-    for (const value of along) {
+    const whole = this.lines.every((line) => line.x.every(Number.isInteger)) ? 1 : 0; // there is no step 900.2
+    for (const value of distinct(ticks(x0, x1, Math.max(2, Math.floor(inner.width / 90)), whole))) {
       const x = this.px(value);
       pen.textAlign = x > width - 30 ? "right" : "center";
       pen.fillText(short(value), Math.min(x, width - 4), height - 22);
@@ -162,6 +165,7 @@ export class Chart {
     pen.beginPath();
     let open = false;
     let count = 0;
+    let last;
     for (let i = 0; i < x.length; i++) {
       const value = y[i];
       if (value === null || !Number.isFinite(value) || (this.options.log && value <= 0)) { open = false; continue; }
@@ -170,14 +174,14 @@ export class Chart {
       if (open) pen.lineTo(this.px(x[i]), at);
       else pen.moveTo(this.px(x[i]), at);
       open = true;
+      last = i;
       count++;
     }
     pen.stroke();
     pen.setLineDash([]);
     if (count === 1) {
-      const i = y.findIndex((value) => Number.isFinite(value));
       pen.beginPath();
-      pen.arc(this.px(x[i]), this.py(y[i]), 3, 0, 7);
+      pen.arc(this.px(x[last]), this.py(y[last]), width + 2, 0, 7);
       pen.fill();
     }
     pen.globalAlpha = 1;

@@ -1,6 +1,6 @@
 // Drop a video: it is followed frame by frame; the table and the labelled clip can be taken home.
 
-import { address, ago, empty, fill, getJson, getPacked, h, icon, remove, repeat, say, share, short, waiting } from "./dom.js";
+import { address, ago, empty, fill, getJson, getPacked, h, icon, many, remove, repeat, say, share, short, waiting } from "./dom.js";
 import { Film } from "./media.js";
 import { Player } from "./player.js";
 
@@ -14,6 +14,13 @@ export function modelChoice(models, chosen, label) {
   const group = (name, part) => part.length > 0 && h("optgroup", { label: name }, part.map(option));
   return h("select", { "aria-label": label }, group("Your runs", own), group("Shipped", shipped));
 }
+
+// An address may name a model that is no longer there; another one instead would mislead.
+export const noSuchModel = (id, page) => empty("No such model", `There is no model named ${id} here: it may have been moved or deleted.`,
+  h("a", { class: "button", href: `#/${page}` }, "Choose another"));
+
+// What to expect of a model in front of something else than it was trained on.
+export const trainedOn = (of) => `This model was trained on ${of ?? "something else"}: it follows what looks and moves like that.`;
 
 // For a stranger's video: what was asked for, or used last; else a model of videos, one's own newest, or Pong's.
 function likely(models, asked) {
@@ -43,11 +50,16 @@ function upload(file, model, onProgress) {
 
 export async function clipsPage({ view, query, onLeave }) {
   const { models } = await getJson("/api/models");
-  const select = modelChoice(models, likely(models, query.get("model")), "Model");
+  const asked = query.get("model");
+  if (asked !== null && !models.some((model) => model.id === asked)) {
+    view.replaceChildren(noSuchModel(asked, "clips"));
+    return;
+  }
+  const select = modelChoice(models, likely(models, asked), "Model");
   const note = h("p", { class: "soft note" });
   const explain = () => {
     const of = models.find((model) => model.id === select.value)?.environment;
-    note.replaceChildren(of === "video" ? "This model was trained on videos." : `This model was trained on ${of ?? "something else"}: it follows what looks and moves like that. For a video of another kind train one first, `,
+    note.replaceChildren(of === "video" ? "This model was trained on videos." : `${trainedOn(of)} For a video of another kind train one first, `,
       ...(of === "video" ? [] : [h("code", {}, "transporter train my_video.mp4")]));
   };
   select.addEventListener("change", () => { localStorage.setItem("model", select.value); explain(); });
@@ -110,11 +122,11 @@ function clipCard(clip, refresh) {
   return h("article", { class: `card clip ${clip.state}` },
     h("div", { class: "row" },
       h("div", {}, clip.state === "done" ? h("a", { href: link }, h("b", {}, clip.name)) : h("b", {}, clip.name),
-        h("p", { class: "soft" }, [clip.model, clip.frames && `${short(clip.frames)} frames`, clip.width && `${clip.width}×${clip.height}`, clip.started && ago(clip.started)].filter(Boolean).join(" · "))),
+        h("p", { class: "soft" }, [clip.model, clip.frames && many(clip.frames, "frame"), clip.width && `${clip.width}×${clip.height}`, clip.started && ago(clip.started)].filter(Boolean).join(" · "))),
       h("div", { class: "row" }, clip.state === "done" ? h("a", { class: "button", href: link }, "Watch") : h("span", { class: `badge ${clip.state}` }, h("i"), STATES[clip.state] ?? clip.state), drop)),
     working && h("div", { class: "row working" },
       clip.state === "tracking" && clip.done > 0 && h("img", { alt: "The newest frame with its keypoints", src: address("/api/clip/latest", { id: clip.id, n: clip.done }) }),
-      h("div", { class: "grow" }, h("span", { class: "bar" }, h("i", { style: { width: `${100 * part}%` } })), h("p", { class: "soft" }, clip.state === "waiting" ? "Waits for the clip before it" : clip.total ? `${share(part)}: ${short(clip.done)} of ${short(clip.total)} frames` : `${short(clip.done)} frames`))),
+      h("div", { class: "grow" }, h("span", { class: "bar" }, h("i", { style: { width: `${100 * part}%` } })), h("p", { class: "soft" }, clip.state === "waiting" ? "Waits for the clip before it" : clip.total ? `${share(part)}: ${short(clip.done)} of ${many(clip.total, "frame")}` : many(clip.done, "frame")))),
     clip.line && h("p", { class: "trouble" }, clip.line));
 }
 
@@ -134,10 +146,10 @@ export async function clipPage({ view, rest: [id], onLeave }) {
     if (media.element.getAttribute("src")) player.stage.append(h("p", { class: "cannot" }, "This browser cannot play H.264. The labelled clip can still be downloaded."));
   });
   const tables = TABLES.map(([format, name]) => h("a", { class: "button", download: true, href: address("/api/clip/tracks", { id, format }) }, name));
-  const damaged = card.damaged ? h("p", { class: "trouble" }, `${card.damaged} frames are missing, flawed or could not be decoded.`) : null;
+  const damaged = card.damaged ? h("p", { class: "trouble" }, `${many(card.damaged, "frame")} ${card.damaged === 1 ? "is" : "are"} missing, flawed or could not be decoded.`) : null;
   fill(view,
     h("div", { class: "head" }, h("div", {}, h("p", { class: "crumb" }, h("a", { href: "#/clips" }, "‹ All clips")), h("h1", {}, card.name),
-      h("p", { class: "soft" }, `${short(card.frames)} frames · ${card.width}×${card.height} · ${card.keypoints} keypoints by ${card.model}`))),
+      h("p", { class: "soft" }, `${many(card.frames, "frame")} · ${card.width}×${card.height} · ${many(card.keypoints, "keypoint")} by ${card.model}`))),
     damaged,
     h("div", { class: "watch" }, h("div", { class: "card" }, player.element),
       h("div", { class: "side" },

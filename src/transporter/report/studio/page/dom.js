@@ -107,6 +107,7 @@ export function short(value) {
 }
 
 export const share = (value) => (value === null || value === undefined ? "–" : `${Math.round(100 * value)} %`);
+export const many = (count, word) => `${short(count)} ${word}${count === 1 ? "" : "s"}`;
 export const words = (name) => name.replaceAll("_", " ");
 
 export function ago(seconds) {
@@ -141,7 +142,7 @@ export function trouble(error, again) {
   return h("div", { class: "empty trouble", role: "alert" }, h("h2", {}, lost ? "Not here" : "That did not work"), h("p", {}, error.message), h("div", { class: "row" }, lost || button));
 }
 
-export const waiting = (line) => h("div", { class: "waiting", role: "status" }, h("i"), h("span", {}, line));
+export const waiting = (line) => h("div", { class: "loading", role: "status" }, h("i"), h("span", {}, line));
 
 export function command(text) {
   return h("pre", { class: "command", tabindex: 0 }, h("code", {}, text));

@@ -27,14 +27,15 @@ export function replay(id, name, title, line) {
     h("p", { class: "soft" }, line));
 }
 
-const without = (what) => h("div", { class: "card replay" }, empty("No clip yet", what));
+const without = (title, what) => h("div", { class: "card replay" }, empty(title, what));
 
-export function learningTab({ id, body, onLeave }) {
+export function learningTab({ id, run, body, onLeave }) {
+  const over = run.headline.state === "finished";
   const games = new Map(); // name → what is on the page
   onLeave(() => games.forEach((game) => game.chart.stop()));
   onLeave(follow(id, (news) => {
     for (const found of news.games) {
-      if (!games.has(found.game)) games.set(found.game, gamePanel(id, found, news.games.length > 1));
+      if (!games.has(found.game)) games.set(found.game, gamePanel(id, found, news.games.length > 1, over));
       games.get(found.game).draw(found, news.observation);
     }
     const panels = [...games.values()].map((game) => game.element);
@@ -42,7 +43,7 @@ export function learningTab({ id, body, onLeave }) {
   }));
 }
 
-function gamePanel(id, { game }, several) {
+function gamePanel(id, { game }, several, over) {
   const chart = new Chart(`Score in ${game}`, { xName: "interactions", legend: true });
   const side = h("div", { class: "side" });
   const table = h("div", { class: "card scroll" });
@@ -57,7 +58,7 @@ function gamePanel(id, { game }, several) {
     const levels = Object.entries(marks).map(([label, y]) => ({ label, y }));
     chart.set(lines, begun ? levels.filter(({ label }) => label !== "human") : []);
     chart.legend.hidden = !begun;
-    chart.plot.dataset.empty = begun ? "" : "No episode has ended yet. Scores begin with the first that does.";
+    chart.plot.dataset.empty = begun ? "" : over ? "No episode ended in this run." : "No episode has ended yet. Scores begin with the first that does.";
     table.replaceChildren(scores(agents, marks, best));
     const now = `${video} ${best}`;
     if (now === shown) return;
@@ -65,7 +66,8 @@ function gamePanel(id, { game }, several) {
     const points = observation === "pixels" || observation === "objects" ? "" : ", with the keypoints that it sees";
     side.replaceChildren(video
       ? replay(id, video, best === null ? `Play in ${game}` : `Seed ${best} at play`, `The agent with the best score${points}.`)
-      : without("When all agents have learnt and were evaluated, the best one's play is shown here."));
+      : over ? without("No clip", "This run left no clip of its play.")
+      : without("No clip yet", "When all agents have learnt and were evaluated, the best one's play is shown here."));
   }
   return { element, chart, draw };
 }

@@ -14,7 +14,13 @@ let leave = () => {};
 
 function place() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const [page, ...rest] = path.split("/").map(decodeURIComponent);
+  let parts;
+  try {
+    parts = path.split("/").map(decodeURIComponent);
+  } catch {
+    parts = ["?"]; // a cut-off %-sequence: it names no page
+  }
+  const [page, ...rest] = parts;
   return { page: page || "runs", rest, query: new URLSearchParams(query) };
 }
 
@@ -28,7 +34,7 @@ async function show() {
     link.toggleAttribute("aria-current", here);
     if (here) link.setAttribute("aria-current", "page");
   }
-  if (!(page in PAGES)) {
+  if (!Object.hasOwn(PAGES, page)) {
     view.replaceChildren(empty("Nothing here", "This address leads nowhere.", h("a", { href: "#/runs" }, "All runs")));
     return;
   }

@@ -1,6 +1,7 @@
 // Marks over a picture: trails, heatmaps, truth, and a dot per keypoint. Points are (x, y) in [-1, 1].
 
 const RIM = "#14141a";
+const DENSEST = 0.5; // of a heatmap, at its peak: what lies under it must be seen
 const JUMP = 0.6; // farther in one frame is no way that anything went
 
 // at(k, back): where keypoint k was `back` frames ago, or null; truth: { centres, present, followed, objects, radius }.
@@ -14,11 +15,9 @@ export function overlay(pen, width, height, { at, visible, colours, sigma, trail
   pen.lineJoin = pen.lineCap = "round";
 
   if (heat) {
-    pen.fillStyle = "rgba(0, 0, 0, 0.62)";
+    pen.fillStyle = "rgba(0, 0, 0, 0.2)"; // a little, for the colours: the picture stays what one looks at
     pen.fillRect(0, 0, width, height);
-    pen.globalCompositeOperation = "lighter";
     for (const k of shown) glow(pen, x(at(k, 0)), y(at(k, 0)), (sigma * width) / 2, (sigma * height) / 2, colour(k));
-    pen.globalCompositeOperation = "source-over";
   }
 
   for (const k of trails ? shown : []) {
@@ -68,14 +67,14 @@ export function overlay(pen, width, height, { at, visible, colours, sigma, trail
     for (const [size, fill] of [[1, RIM], [0.86, "#fff"], [0.68, colour(k)]]) {
       pen.fillStyle = fill;
       pen.beginPath();
-      pen.arc(x(point), y(point), radius * size, 0, 7);
+      pen.arc(x(point), y(point), radius * size * (heat ? 0.6 : 1), 0, 7);
       pen.fill();
     }
     if (labels) text(pen, String(k), x(point) + radius + 8, y(point) - radius, colour(k));
   }
 }
 
-// exp(-d²/σ²), as the model's own heatmaps are.
+// exp(-d²/σ²), as the model's own heatmaps are; translucent, and where it fell to 1/e a line that shows on any ground.
 function glow(pen, x, y, rx, ry, colour) {
   const reach = 2.2;
   pen.save();
@@ -83,10 +82,13 @@ function glow(pen, x, y, rx, ry, colour) {
   pen.scale(rx * reach, ry * reach);
   const fill = pen.createRadialGradient(0, 0, 0, 0, 0, 1);
   const [r, g, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
-  for (let i = 0; i <= 10; i++) fill.addColorStop(i / 10, `rgba(${r}, ${g}, ${b}, ${i === 10 ? 0 : Math.exp(-(((i / 10) * reach) ** 2))})`);
+  for (let i = 0; i <= 10; i++) fill.addColorStop(i / 10, `rgba(${r}, ${g}, ${b}, ${i === 10 ? 0 : DENSEST * Math.exp(-(((i / 10) * reach) ** 2))})`);
   pen.fillStyle = fill;
   pen.fillRect(-1, -1, 2, 2);
   pen.restore();
+  pen.globalAlpha = 0.8;
+  ring(pen, x, y, rx, ry, colour, 1.4);
+  pen.globalAlpha = 1;
 }
 
 function ring(pen, x, y, rx, ry, colour, line) {

@@ -1,7 +1,7 @@
 // A game in your hands, while keypoints follow.
 
 import { empty, getJson, h, icon, remove, say, send, short, trouble, waiting } from "./dom.js";
-import { modelChoice } from "./clips.js";
+import { modelChoice, noSuchModel, trainedOn } from "./clips.js";
 import { fitted, overlay } from "./overlay.js";
 import { HELP } from "./player.js";
 
@@ -25,14 +25,23 @@ export async function playPage({ view, query, onLeave }) {
     view.replaceChildren(empty("No model to look through", "Train one first; then play its game here."));
     return;
   }
-  const first = query.get("model") ?? models.find((model) => model.environment === "pong")?.id ?? models[0].id;
+  const asked = query.get("model");
+  if (asked !== null && !models.some((model) => model.id === asked)) {
+    view.replaceChildren(noSuchModel(asked, "play"));
+    return;
+  }
+  const first = asked ?? models.find((model) => model.environment === "pong")?.id ?? models[0].id;
   const select = modelChoice(models, first, "Model");
   const game = h("select", { "aria-label": "Game" });
+  const note = h("p", { class: "soft note", role: "status" });
   const screen = h("div", { class: "screen" });
   const board = new Board();
   const stopper = { now: () => {} };
+  const trainedFor = () => models.find((model) => model.id === select.value)?.environment;
   const start = async () => {
     stopper.now();
+    note.textContent = trainedFor() === game.value ? "" : `${trainedOn(trainedFor())} In ${game.value} its keypoints may follow nothing.`;
+    note.hidden = !note.textContent;
     screen.replaceChildren(waiting("Starting the game"));
     try {
       const { head, parts } = await send("/api/play", { model: select.value, game: game.value, seed: Math.floor(Math.random() * 1e6) });
@@ -47,15 +56,20 @@ export async function playPage({ view, query, onLeave }) {
     }
   };
   const listGames = () => {
-    const own = models.find((model) => model.id === select.value)?.environment;
-    game.replaceChildren(...games.map((name) => h("option", { value: name, selected: name === own }, name)));
+    const wanted = games.includes(trainedFor()) ? trainedFor() : game.value;
+    game.replaceChildren(...games.map((name) => h("option", { value: name, selected: name === wanted }, name)));
   };
   select.addEventListener("change", () => { listGames(); start(); });
-  game.addEventListener("change", start);
+  game.addEventListener("change", () => {
+    const made = models.filter((model) => model.environment === game.value); // for this game: the shipped one, or one's own
+    const better = made.find((model) => model.id.startsWith("shipped:")) ?? made.find((model) => model.chosen) ?? made[0];
+    if (better && trainedFor() !== game.value) select.value = better.id;
+    start();
+  });
   listGames();
   view.replaceChildren(
     h("div", { class: "head" }, h("div", {}, h("h1", {}, "Play"), h("p", { class: "soft" }, "Arrow keys or WASD move, space fires. The keypoints see only the pixels.")),
-      h("div", { class: "tools" }, h("label", { class: "row" }, "Model", select), h("label", { class: "row" }, "Game", game))), screen);
+      h("div", { class: "tools" }, h("label", { class: "row" }, "Model", select), h("label", { class: "row" }, "Game", game))), note, screen);
   onLeave(() => stopper.now());
   await start();
 }

@@ -1,7 +1,7 @@
 // One run: its figures, its live curves, what it sees or learnt to do, how well, and with which settings.
 
 import { Curves, Metrics, trackingCharts } from "./curves.js";
-import { address, command, empty, fill, getJson, h, number, repeat, say, share, short, tile, waiting, words } from "./dom.js";
+import { address, command, empty, fill, getJson, h, many, number, repeat, say, share, short, tile, waiting, words } from "./dom.js";
 import { episodePanel } from "./episode.js";
 import { exploringTab } from "./exploring.js";
 import { learningTab } from "./learning.js";
@@ -33,14 +33,14 @@ export async function runPage({ view, rest: [id, wanted], onLeave }) {
   const run = await getJson("/api/run", { id });
   const line = run.headline;
   const own = TABS[line.kind] ?? TABS.keypoints;
-  const tab = wanted in own ? wanted : Object.keys(own)[0];
+  const tab = Object.hasOwn(own, wanted ?? "") ? wanted : Object.keys(own)[0];
   const state = h("span", {}, badge(line.state));
   const figures = h("div", { class: "tiles", hidden: tab === "exploring" }, tiles(line)); // which has its own
   const body = h("div", { class: "tab", role: "tabpanel" });
   const tabs = h("nav", { class: "tabs", "aria-label": "Parts of this run" }, Object.entries(own)
     .filter(([name]) => name !== "files" || run.videos.length || Object.keys(run.figures).length)
     .map(([name, title]) => h("a", { href: runLink(id, name), "aria-current": name === tab ? "page" : null }, title)));
-  const of = [KINDS[line.kind], line.environment, line.keypoints && `${line.keypoints} keypoints`, line.size && `${line.size}×${line.size}`, line.seed !== null && `seed ${line.seed}`];
+  const of = [KINDS[line.kind], line.environment, line.keypoints && many(line.keypoints, "keypoint"), line.size && `${line.size}×${line.size}`, line.seed !== null && `seed ${line.seed}`];
   fill(view,
     h("div", { class: "head" }, h("div", {},
       h("p", { class: "crumb" }, h("a", { href: "#/runs" }, "‹ All runs")),
@@ -81,8 +81,14 @@ function curves({ id, run, body, onLeave }) {
   }));
 }
 
+const damaged = (line) => empty("This run is damaged", `${line.line ?? "Its files cannot be read"}. What its model is cannot be told without that file.`);
+
 async function watch({ id, run, body, onLeave }) {
   const line = run.headline;
+  if (line.state === "damaged") {
+    body.replaceChildren(damaged(line));
+    return;
+  }
   if (!line.trainable) {
     body.replaceChildren(empty("Nothing to watch yet", "The first checkpoint brings the detector to life. Until then its curves say how it goes."));
     return;
@@ -97,16 +103,24 @@ async function watch({ id, run, body, onLeave }) {
 
 function tracking({ id, run, body, onLeave }) {
   const found = run.evaluation;
+  const again = command(`transporter evaluate ${run.headline.environment ?? "GAME"} --model ${run.typed}`);
+  if (!found && run.headline.state === "damaged") {
+    body.replaceChildren(damaged(run.headline));
+    return;
+  }
+  if (run.unreadable) {
+    body.replaceChildren(empty("evaluation.json is damaged", "It was measured, but the file cannot be read. Measure again:", again));
+    return;
+  }
   if (!found) {
-    body.replaceChildren(empty("Not measured yet", "Measure how well the keypoints follow the objects; the result appears here:",
-      command(`transporter evaluate ${run.headline.environment ?? "GAME"} --model ${id}`)));
+    body.replaceChildren(empty("Not measured yet", "Measure how well the keypoints follow the objects; the result appears here:", again));
     return;
   }
   const charts = trackingCharts({ [id]: found });
   onLeave(() => charts.forEach((chart) => chart.stop()));
   const dot = (k) => h("i", { class: "dot", style: { "--c": run.colours[k % run.colours.length] } });
   body.replaceChildren(
-    h("p", { class: "soft" }, `${short(found.frames)} frames of random play in ${found.episodes} episode${found.episodes === 1 ? "" : "s"} of ${found.scene}; a keypoint follows an object when it is on average within ${found.radius} of it, where the frame reaches from −1 to 1.`),
+    h("p", { class: "soft" }, `${many(found.frames, "frame")} of random play in ${many(found.episodes, "episode")} of ${found.scene}; a keypoint follows an object when it is on average within ${found.radius} of it, where the frame reaches from −1 to 1.`),
     h("div", { class: "charts two" }, charts.map((chart) => chart.element)),
     h("div", { class: "charts two" },
       h("div", { class: "card scroll" }, h("h3", {}, `Keypoints, over ${found.following_length} steps`), h("table", {},

@@ -49,7 +49,8 @@ export async function runsPage({ view, onLeave }) {
   const heads = ["", "Run", "State", "Loss or score", "Loss", "Alive", "Result", "Step", "Changed"];
   const table = h("table", { class: "runs" },
     h("thead", {}, h("tr", {}, heads.map((name, i) => h("th", { scope: "col", class: i > 3 ? "right" : "" }, name)))), body);
-  const list = h("div", { class: "card scroll" }, table);
+  const none = h("p", { class: "soft center", role: "status", hidden: true });
+  const list = h("div", { class: "card scroll" }, table, none);
   const rows = new Map(); // id → { element, text }
   let runs = [];
 
@@ -86,6 +87,9 @@ export async function runsPage({ view, onLeave }) {
     });
     const same = body.children.length === elements.length && elements.every((element, i) => body.children[i] === element);
     if (!same) body.replaceChildren(...elements);
+    table.hidden = !shown.length;
+    none.hidden = shown.length > 0;
+    none.textContent = shown.length ? "" : `No run is named or plays “${search.value.trim()}”.`;
     const running = runs.filter((line) => line.state === "running").length;
     count.textContent = `${runs.length} run${runs.length === 1 ? "" : "s"}${running ? `, ${running} running` : ""}` +
       (shown.length < runs.length ? `; ${shown.length} shown` : "");
@@ -113,10 +117,10 @@ export async function runsPage({ view, onLeave }) {
   }));
 }
 
-function nothing({ path }) {
+function nothing({ path, given }) {
   return h("div", { class: "welcome" },
     empty("No runs here yet", `Runs appear by themselves as soon as one is in ${path}. Train one, in minutes on two cores:`,
-      command("transporter train sprites --out runs/sprites")),
+      command(`transporter train sprites --out ${given}/sprites`)),
     h("div", { class: "doors" },
       h("a", { class: "card door", href: "#/watch" }, h("h3", {}, "Watch a shipped model"),
         h("p", {}, "An episode to scrub through: trails, heatmaps, the truth and who follows whom.")),
