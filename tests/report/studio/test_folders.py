@@ -206,3 +206,11 @@ def test_a_file_that_was_rewritten_starts_anew(tmp_path: Path) -> None:
 def test_long_curves_are_thinned_between_their_ends() -> None:
     thin = thinned(Curve(list(range(10_001)), list(range(10_001))), 101)
     assert thin.x == list(range(0, 10_001, 100))
+
+
+def test_commands_name_a_run_as_its_terminal_does(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root.parent)
+    assert RunFolders(Path("runs")).typed("nested/second") == "runs/nested/second"
+    assert RunFolders(Path("runs/first")).typed("first") == "runs/first"
+    monkeypatch.chdir(root)
+    assert RunFolders(Path()).typed("first") == "first"

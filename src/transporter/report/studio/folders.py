@@ -75,6 +75,9 @@ class RunFolders:
         """How a command names a run, in the terminal that the studio was started in."""
         return shlex.quote(str(self.given if self.path(run) == self.root else self.given / run))
 
+    def typed_root(self) -> str:
+        return shlex.quote(str(self.given))
+
     def headlines(self) -> list[Headline]:
         """One line per run, the one that changed last first."""
         locked = locked_files()

@@ -115,7 +115,7 @@ class Rooms:
     # Runs
 
     def list_runs(self, request: Request) -> Response:
-        of = {"root": self.runs.root.name, "path": str(self.runs.root), "given": str(self.runs.given)}
+        of = {"root": self.runs.root.name, "path": str(self.runs.root), "typed": self.runs.typed_root()}
         return Json({**of, "runs": self.runs.headlines()})
 
     def run(self, request: Request) -> Response:

@@ -8,10 +8,10 @@ import { badge, chosenBadge } from "./runs.js";
 const MOST = 8;
 
 export async function comparePage({ view, query, onLeave }) {
-  const { runs } = await getJson("/api/runs");
+  const { runs, typed } = await getJson("/api/runs");
   if (!runs.length) {
     view.replaceChildren(empty("Nothing to compare yet", "With two runs or more, their curves are laid over one another here.",
-      command("transporter train sprites --seed 1 --out runs/sprites-1")));
+      command(`transporter train sprites --seed 1 --out ${typed}/sprites-1`)));
     return;
   }
   const known = new Set(runs.map((line) => line.id));

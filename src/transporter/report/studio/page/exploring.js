@@ -8,6 +8,7 @@ const WAYS = { actions: "random actions", options: "options of all keypoints", c
 const KEYS = Object.keys(WAYS);
 
 export function exploringTab({ id, run, body, onLeave }) {
+  const over = run.headline.state === "finished";
   const frames = { xName: "frames" };
   const charts = {
     returns: new Chart("Return, mean and standard deviation", { ...frames, legend: true }),
@@ -34,7 +35,7 @@ export function exploringTab({ id, run, body, onLeave }) {
     })));
     charts.percentiles.set(found.ways.map(({ way, percentiles }) => ({ label: names(way), colour: colour(way), x: found.shares, y: percentiles })));
     for (const name of ["returns", "percentiles"])
-      charts[name].plot.dataset.empty = found.ways.length ? "" : "Not evaluated yet. Returns come with the first evaluation: explore --evaluate-every says when.";
+      charts[name].plot.dataset.empty = found.ways.length ? "" : over ? "This exploration was not evaluated: explore --evaluate-every says when." : "Not evaluated yet. Returns come with the first evaluation: explore --evaluate-every says when.";
     const width = Math.max(0, ...found.gaps.y.map((row) => row.length));
     charts.gaps.set(Array.from({ length: width }, (_, k) => ({
       label: `keypoint ${k}`, rim: true, colour: () => run.colours[k % run.colours.length], x: found.gaps.x, y: found.gaps.y.map((row) => row[k] ?? null),
@@ -56,6 +57,6 @@ export function exploringTab({ id, run, body, onLeave }) {
     shown = found.video;
     side.replaceChildren(found.video
       ? replay(id, found.video, "Options at play", "The triangle is the keypoint that is most controllable in that frame; its options are what moves the avatar.")
-      : h("div", { class: "card replay" }, h("div", { class: "empty" }, h("h2", {}, "No clip yet"), h("p", {}, "When the exploration is over, play with its options is shown here."))));
+      : h("div", { class: "card replay" }, h("div", { class: "empty" }, h("h2", {}, over ? "No clip" : "No clip yet"), h("p", {}, over ? "This run left no clip of its play." : "When the exploration is over, play with its options is shown here."))));
   }));
 }

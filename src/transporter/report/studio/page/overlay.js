@@ -86,7 +86,7 @@ function glow(pen, x, y, rx, ry, colour) {
   pen.fillStyle = fill;
   pen.fillRect(-1, -1, 2, 2);
   pen.restore();
-  pen.globalAlpha = 0.8;
+  pen.globalAlpha = 0.6;
   ring(pen, x, y, rx, ry, colour, 1.4);
   pen.globalAlpha = 1;
 }

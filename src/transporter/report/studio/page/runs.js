@@ -117,10 +117,10 @@ export async function runsPage({ view, onLeave }) {
   }));
 }
 
-function nothing({ path, given }) {
+function nothing({ path, typed }) {
   return h("div", { class: "welcome" },
     empty("No runs here yet", `Runs appear by themselves as soon as one is in ${path}. Train one, in minutes on two cores:`,
-      command(`transporter train sprites --out ${given}/sprites`)),
+      command(`transporter train sprites --out ${typed}/sprites`)),
     h("div", { class: "doors" },
       h("a", { class: "card door", href: "#/watch" }, h("h3", {}, "Watch a shipped model"),
         h("p", {}, "An episode to scrub through: trails, heatmaps, the truth and who follows whom.")),
