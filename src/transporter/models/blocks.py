@@ -60,6 +60,9 @@ WIDE = Shape(
     kernels=(7, 3, 3, 3, 3, 3, 3, 3),
     strides=(1, 1, 2, 1, 2, 1, 2, 1),
 )
+# Nothing that lies more than three pixels from a keypoint can be painted with its help: many keypoints cannot share out
+# a frame among them like tiles, and let things pass. For Φ; Ψ should see further.
+NEAR = Shape(filters=(16, 32), kernels=(3, 1), strides=(1, 1), refine=(32,))
 # What two CPU cores can train while one waits.
 TINY = Shape(filters=(16, 16, 32), kernels=(3, 3, 3), strides=(1, 2, 1), refine=(32, 16))
 

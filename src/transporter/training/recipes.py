@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from transporter.errors import InputError
-from transporter.models.blocks import HALF, PAPER, WIDE, Shape
+from transporter.models.blocks import HALF, NEAR, PAPER, SMALL, WIDE, Shape
 from transporter.training.config import PRESETS, Preset, TrainConfig, preset
 
 VALIDATIONS, CHECKPOINTS = 20, 5  # in each run
@@ -54,6 +54,9 @@ RECIPES: dict[str, Recipe] = {
     "wider_fine": Recipe("Transporter, wider view, finer heatmaps", {"keynet": HALF, "sigma": 0.07}),
     "wider_finer": Recipe("Transporter, wider view, heatmaps half as wide", {"keynet": HALF, "sigma": 0.05}),
     "wide": Recipe("Transporter, widest view", {"keynet": WIDE}),
+    "near": Recipe("Transporter, nearer features", {"shape": NEAR, "keynet": SMALL}),
+    "near_wider": Recipe("Transporter, nearer features, wider view", {"shape": NEAR, "keynet": HALF}),
+    "near_wide": Recipe("Transporter, nearer features, widest view", {"shape": NEAR, "keynet": WIDE}),
     "twice": Recipe("Transporter, twice the keypoints", keypoints=2),
     "thrice": Recipe("Transporter, three times the keypoints", keypoints=3),
 }
