@@ -1,5 +1,6 @@
 """transporter studio: a page over the run folders."""
 
+import errno
 import socket
 import sys
 from collections.abc import Sequence
@@ -97,7 +98,8 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.listen(128)  # only now is a port that is taken known to be
     except OSError as error:
         listening.close()
-        raise InputError(f"cannot listen on {host} port {port} ({error.strerror}): choose another --port") from None
+        other = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
+        raise InputError(f"cannot listen on {host} port {port} ({error.strerror}): choose another {other}") from None
     return listening
 
 
