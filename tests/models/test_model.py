@@ -83,3 +83,14 @@ def test_config_survives_json_and_refuses_what_it_does_not_know() -> None:
         ModelConfig.from_json({**config.to_json(), "unheard_of": 1})
     with pytest.raises(InputError, match="multiple of 4"):
         ModelConfig(size=81)
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [("sigma", 0), ("sigma", 2**63), ("sigma", float("nan")), ("strides", [1, 0] * 3), ("kernels", [7, 0] * 3)],
+)
+def test_a_config_that_cannot_be_is_refused_before_anything_is_made_of_it(where: str, value: object) -> None:
+    data = ModelConfig().to_json()
+    (data if where == "sigma" else data["shape"])[where] = value
+    with pytest.raises(ValueError, match="must be above 0|at least 1"):
+        ModelConfig.from_json(data)

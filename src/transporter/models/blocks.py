@@ -26,6 +26,8 @@ class Shape:
     def __post_init__(self) -> None:
         if not len(self.filters) == len(self.kernels) == len(self.strides):
             raise ValueError(f"filters, kernels and strides differ in length: {self}")
+        if min((1, *self.filters, *self.kernels, *(self.refine or ()))) < 1 or not {1, 2}.issuperset(self.strides):
+            raise ValueError(f"filters and kernels are at least 1, strides 1 or 2: {self}")
         if self.refine is not None and len(self.refine) != self.doublings + 1:
             raise ValueError(f"refine needs {self.doublings + 1} entries to undo the strides: {self}")
         if self.refine is None and any(

@@ -45,6 +45,8 @@ class ModelConfig:
             raise InputError(f"no kind of model is called {self.kind!r}: there are {', '.join(get_args(Kind))}")
         if self.kind == "zhang" and self.size % 16:
             raise InputError(f"frame size {self.size} must be a multiple of 16 for a zhang model")
+        if not 0 < self.sigma < 100:
+            raise InputError(f"sigma must be above 0 and under 100, not {self.sigma}")
         if self.raise_every < 1:
             raise InputError(f"raise_every must be at least 1, not {self.raise_every}")
 
