@@ -92,5 +92,5 @@ def test_config_survives_json_and_refuses_what_it_does_not_know() -> None:
 def test_a_config_that_cannot_be_is_refused_before_anything_is_made_of_it(where: str, value: object) -> None:
     data = ModelConfig().to_json()
     (data if where == "sigma" else data["shape"])[where] = value
-    with pytest.raises(ValueError, match="must be above 0|at least 1"):
+    with pytest.raises(ValueError, match=r"must be above 0|at least 1"):
         ModelConfig.from_json(data)
