@@ -1,5 +1,6 @@
 """A real studio in a process of its own, over real run folders; and a real browser."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -7,7 +8,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +29,17 @@ from transporter.training.config import preset
 
 LIMIT = 20_000_000  # bytes that may be dropped on the studio of these tests
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture
+def run_async() -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    """asyncio.run in a thread: the browser of other tests leaves a running loop in this one."""
+
+    def run(work: Coroutine[Any, Any, Any]) -> Any:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, work).result()
+
+    return run
 
 
 def make_run(path: Path, seed: int = 0, rows: int = 40, measured: bool = True) -> Run:

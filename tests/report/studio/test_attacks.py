@@ -230,8 +230,7 @@ def test_questions_that_are_wrong(studio) -> None:
     assert studio.ask("PUT", "/api/runs", b"").status == 405
 
 
-def test_clips_are_never_written_through_a_link(tmp_path: Path) -> None:
-    import asyncio
+def test_clips_are_never_written_through_a_link(run_async, tmp_path: Path) -> None:
     from collections.abc import AsyncIterator
 
     from transporter.report.studio.answers import Refused
@@ -244,5 +243,5 @@ def test_clips_are_never_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "runs" / "clips").symlink_to(tmp_path / "outside")
     with pytest.raises(Refused, match="is a link"):
-        asyncio.run(Clips(tmp_path / "runs", ("false",), LIMIT).take("a.mp4", "m", "m", body(), None))
+        run_async(Clips(tmp_path / "runs", ("false",), LIMIT).take("a.mp4", "m", "m", body(), None))
     assert list((tmp_path / "outside").iterdir()) == []

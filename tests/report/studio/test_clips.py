@@ -30,7 +30,7 @@ def tracker(opening: float = 0.0) -> tuple[str, ...]:
     return (sys.executable, "-c", SLOW.format(opening=opening))
 
 
-def test_a_studio_that_ends_leaves_nothing_half_written(tmp_path: Path) -> None:
+def test_a_studio_that_ends_leaves_nothing_half_written(run_async, tmp_path: Path) -> None:
     async def ends_while_tracking() -> None:
         made = Clips(tmp_path, tracker(), LIMIT)
         work = await made.take("a.mp4", "m", "m", body(), None)
@@ -38,12 +38,12 @@ def test_a_studio_that_ends_leaves_nothing_half_written(tmp_path: Path) -> None:
             await asyncio.sleep(0.02)
         await made.close()
 
-    asyncio.run(asyncio.wait_for(ends_while_tracking(), 30))
+    run_async(asyncio.wait_for(ends_while_tracking(), 30))
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["source.mp4"]
 
 
 def test_videos_that_come_at_once_are_opened_in_turn_each_in_its_own_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_async, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clips, "OPENING", 4.0)
 
@@ -54,5 +54,5 @@ def test_videos_that_come_at_once_are_opened_in_turn_each_in_its_own_time(
         await made.close()
         return states
 
-    states = asyncio.run(asyncio.wait_for(eight_at_once(), 60))  # the last ones wait longer than any may take to open
+    states = run_async(asyncio.wait_for(eight_at_once(), 60))  # the last ones wait longer than any may take to open
     assert set(states) <= {"waiting", "tracking"}
