@@ -33,11 +33,13 @@ def test_an_environments_process(moment: str, alive, scale, record) -> None:
     for _ in range(-(-scale.workers_killed // 3)):
         env = sprites("sprites", 3, 16, 0)
         players = [process.pid for process in env.processes]
+        victim = players[rng.integers(3)]
         if moment != "before the first":
             env.reset(seed=0)
         if moment == "within a step":
+            os.kill(victim, signal.SIGSTOP)  # or it might have answered already
             env.step_async(np.zeros(3, int))
-        os.kill(players[rng.integers(3)], signal.SIGKILL)
+        os.kill(victim, signal.SIGKILL)
         since = time.monotonic()
         with pytest.raises(WorkerDiedError, match="ended with code -9: run the same command again"):
             env.step_wait() if moment == "within a step" else env.reset(seed=0)
