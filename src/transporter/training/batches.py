@@ -54,8 +54,10 @@ class ResidentPairs:
         """(source, target)"""
         frames = self.pairs.flatten(0, 1)  # whole frames by their number: a GPU copies those far faster than by two
         first = 2 * draw.rows + draw.swap
-        numbers = np.concatenate((first, first ^ 1))
-        chosen = frames.index_select(0, torch.from_numpy(numbers).to(frames.device, non_blocking=True))
+        numbers = torch.from_numpy(np.concatenate((first, first ^ 1)))
+        if frames.is_cuda:  # from memory that may be paged out, a copy waits for the step before it
+            numbers = numbers.pin_memory()
+        chosen = frames.index_select(0, numbers.to(frames.device, non_blocking=True))
         source, target = chosen.split(len(first))
         return source, target
 
