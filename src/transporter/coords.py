@@ -16,7 +16,7 @@ Array = TypeVar("Array", np.ndarray, torch.Tensor)
 
 def cell_centres(n: int, device: torch.device | str | None = None) -> Float[torch.Tensor, "n"]:
     """Centres of n equal cells along one axis, in [-1, 1]."""
-    return (torch.arange(n, device=device, dtype=torch.float32) * 2 + 1) / n - 1
+    return torch.linspace(1 / n - 1, 1 - 1 / n, n, device=device)
 
 
 def to_pixels(points: Array, width: float, height: float) -> Array:

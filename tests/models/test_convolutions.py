@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from transporter.models.convolutions import BlockConv, ColumnConv, DoublingConv, FrameConv, unphase
+from transporter.models.convolutions import BlockConv, ColumnConv, DoublingConv, FewOutputs, FrameConv, unphase
 
 
 @pytest.mark.parametrize("kernel", [3, 5, 7])
@@ -44,6 +44,20 @@ def test_gradients_come_back_to_the_weights() -> None:
     found, layer.weight.grad = layer.weight.grad, None
     (layer(x) ** 2).sum().backward()
     torch.testing.assert_close(found, layer.weight.grad)
+
+
+@pytest.mark.parametrize("outputs", [3, 8, 10])
+def test_few_outputs_are_filled_up_and_cut_off_again(outputs: int) -> None:
+    layer, x = FewOutputs(6, outputs), torch.randn(2, 6, 5, 5)
+    filled = layer.convolve(x, padding=(0, 0))
+    assert filled.shape[1] % 8 == 0
+    torch.testing.assert_close(filled[:, :outputs] + layer.bias[:, None, None], layer(x))
+    weigh = torch.randn_like(layer(x))
+    (filled[:, :outputs] * weigh).sum().backward()
+    got = layer.weight.grad.clone()
+    layer.zero_grad()
+    (layer(x) * weigh).sum().backward()
+    torch.testing.assert_close(got, layer.weight.grad)
 
 
 def test_columns_are_a_view_where_channels_come_last() -> None:

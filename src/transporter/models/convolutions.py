@@ -23,6 +23,26 @@ class PlainConv(Kernelled):
         return self.convolve(x, self.padding, self.stride)  # type: ignore[arg-type]
 
 
+class FewOutputs(Kernelled):
+    """1×1, to any number of outputs: tensor cores take them by the eight, so they are filled up with nothing."""
+
+    bias: Tensor
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs, 1)
+
+    def from_weight(self, weight: Float[Tensor, "o i 1 1"], dtype: torch.dtype) -> Float[Tensor, "O i 1 1"]:
+        return F.pad(weight.to(dtype), (0, 0, 0, 0, 0, 0, 0, -self.out_channels % 8))
+
+    def to_weight(self, to_kernel: Float[Tensor, "O i 1 1"]) -> Float[Tensor, "o i 1 1"]:
+        return super().to_weight(to_kernel[: self.out_channels])
+
+    def forward(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b o h w"]:
+        if not x.is_cuda:
+            return super().forward(x)
+        return self.convolve(x, padding=(0, 0))[:, : self.out_channels] + self.bias[:, None, None]
+
+
 class Rearranged(Kernelled):
     """A convolution of stride 1 whose weights `spread` copies into a larger kernel: each to equally many places."""
 

@@ -49,18 +49,19 @@ class Convolve(torch.autograd.Function):
 
 
 class Aside:
-    """A second stream for gradients that only the optimiser waits for: `with ASIDE: loss.backward()`."""
+    """Streams for gradients that only the optimiser waits for, one to each branch: `with ASIDE: loss.backward()`."""
 
     def __init__(self) -> None:
         self.open = False
-        self._stream: torch.cuda.Stream | None = None
+        self._streams: set[torch.cuda.Stream] = set()
 
     def __enter__(self) -> None:
-        self.open, self._stream = True, None
+        self.open = True
 
     def __exit__(self, *error: object) -> None:
-        if self._stream:
-            torch.cuda.current_stream().wait_stream(self._stream)
+        for stream in self._streams:
+            torch.cuda.current_stream().wait_stream(stream)
+        self._streams.clear()
         self.open = False
 
     @contextmanager
@@ -69,12 +70,13 @@ class Aside:
         if not self.open or not read[0].is_cuda:
             yield
             return
-        self._stream = self._stream or beside("weights")
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
+        stream = beside("weights")
+        self._streams.add(stream)
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
             yield
         for tensor in read:
-            tensor.record_stream(self._stream)
+            tensor.record_stream(stream)
 
 
 ASIDE = Aside()

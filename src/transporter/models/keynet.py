@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from transporter.coords import cell_centres
 from transporter.models.blocks import Encoder, Shape
+from transporter.models.convolutions import FewOutputs
 
 
 def expected_coordinates(maps: Float[Tensor, "b k h w"]) -> Float[Tensor, "b k 2"]:
@@ -33,7 +34,9 @@ class KeyNet(nn.Module):
     def __init__(self, shape: Shape, keypoints: int) -> None:
         super().__init__()
         self.encoder = Encoder(shape)
-        self.head = nn.Conv2d(self.encoder.channels, keypoints, kernel_size=1)
+        self.head = FewOutputs(self.encoder.channels, keypoints)
+        # A softmax does not see what is added to all of a map: its gradient is zero, and would be summed up for nothing.
+        self.head.bias.requires_grad_(False)
 
     def maps(self, frames: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b k h w"]:
         """What the coordinates are read from."""
