@@ -35,7 +35,7 @@ class KeyNet(nn.Module):
         super().__init__()
         self.encoder = Encoder(shape)
         self.head = FewOutputs(self.encoder.channels, keypoints)
-        # A softmax does not see what is added to all of a map: its gradient is zero, and would be summed up for nothing.
+        # A softmax does not see what is added to all of a map: its gradient is zero, and is not summed up for nothing.
         self.head.bias.requires_grad_(False)
 
     def maps(self, frames: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b k h w"]:
