@@ -55,6 +55,32 @@ def test_nothing_is_learnt_through_the_source() -> None:
         torch.testing.assert_close(a, b)
 
 
+def test_of_a_target_that_is_carried_to_only_the_points_are_known() -> None:
+    torch.manual_seed(0)
+    model = build(ModelConfig(keypoints=2, size=16, shape=TINY)).eval()
+    source, target, other = frames(2, 16, 1), frames(2, 16, 2), frames(2, 16, 3)
+    points = torch.tensor([[[0.5, 0.5], [-0.5, 0.2]]] * 2)
+    model.keypoints.forward = lambda x: points  # type: ignore[method-assign]
+    seen = [model(source, x, carried=share).prediction for share in (1.0, 0.0) for x in (target, other)]
+    torch.testing.assert_close(seen[0], seen[1])
+    assert not torch.equal(seen[2], seen[3])
+
+
+def test_the_last_share_is_carried_and_features_learn_through_it() -> None:
+    torch.manual_seed(0)
+    model = build(ModelConfig(keypoints=2, size=16, shape=TINY))
+    source, target = frames(2, 16, 1), frames(2, 16, 2)
+    model.eval()
+    with torch.no_grad():
+        none, half, whole = (model(source, target, True, share).prediction for share in (0.0, 0.5, 1.0))
+    torch.testing.assert_close(half[:2], none[:2])
+    torch.testing.assert_close(half[2:], whole[2:])
+    assert not torch.equal(none[2:], whole[2:])
+    model.train()
+    model(source, target, True, 1.0).loss.backward()
+    assert all(p.grad.abs().max() > 0 for p in model.features.parameters() if p.ndim > 1)
+
+
 class Replay(torch.nn.Module):
     """Gives a constant the first time it is called (the source), the real part the second time (the target)."""
 

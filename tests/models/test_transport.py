@@ -1,10 +1,11 @@
 """Eq. 1 and its parts against tensors worked out by hand."""
 
+import pytest
 import torch
 
 from transporter.coords import cell_centres
 from transporter.models.keynet import expected_coordinates, gaussian_heatmaps
-from transporter.models.transporter import transport, transport_one_by_one, union
+from transporter.models.transporter import carry, transport, transport_one_by_one, union
 
 
 def row(*values: float) -> torch.Tensor:
@@ -79,3 +80,28 @@ def test_coordinates_average_the_map_over_the_other_axis() -> None:
     x, y = expected_coordinates(maps)[0, 0].tolist()
     assert abs(x - 0.5 * torch.tanh(torch.tensor(1.5)).item()) < 1e-6
     assert abs(y - 0.5 * torch.tanh(torch.tensor(0.5)).item()) < 1e-6
+
+
+def test_what_a_keypoint_carries_arrives_where_it_does() -> None:
+    at = cell_centres(8)
+    features = torch.zeros(1, 1, 8, 8)
+    features[0, 0, 2, 1] = 1.0
+    begins, ends = torch.tensor([[[at[1], at[2]]]]), torch.tensor([[[at[5], at[6]]]])
+    carried = carry(features, begins, ends, torch.tensor(0.1))
+    assert carried[0, 0, 6, 5] == pytest.approx(1.0, abs=1e-5)
+    assert carried.sum() == pytest.approx(1.0, abs=1e-4)
+
+
+def test_each_place_follows_the_keypoint_nearest_to_it() -> None:
+    at = cell_centres(8)
+    features = torch.arange(64.0).view(1, 1, 8, 8)
+    begins = torch.stack((torch.stack((at[1], at[1])), torch.stack((at[6], at[6]))))[None]
+    ends = begins + torch.tensor([[[0.25, 0.0], [0.0, -0.25]]])  # one cell to the right, one cell up
+    carried = carry(features, begins, ends, torch.tensor(0.2))
+    assert carried[0, 0, 1, 2] == pytest.approx(float(features[0, 0, 1, 1]), abs=1e-3)
+    assert carried[0, 0, 5, 6] == pytest.approx(float(features[0, 0, 6, 6]), abs=1e-3)
+
+
+def test_keypoints_that_stand_still_carry_nothing_away() -> None:
+    features, points = torch.randn(2, 3, 6, 6), torch.rand(2, 4, 2) * 2 - 1
+    torch.testing.assert_close(carry(features, points, points, torch.tensor(0.1)), features)

@@ -52,3 +52,10 @@ def test_every_recipe_makes_a_model(name: str) -> None:
 def test_an_unknown_recipe_is_named() -> None:
     with pytest.raises(InputError, match="no recipe named 'cake': there are transporter, jakab"):
         recipe("cake")
+
+
+@pytest.mark.parametrize("changes", [{"carried": 1.5}, {"carried": -0.1}, {"carried": 0.5, "both_ways": False}])
+def test_what_is_carried_is_a_share_of_both_ways(changes: dict[str, object]) -> None:
+    with pytest.raises(InputError, match="carried is a share"):
+        preset("fast", **changes)
+    assert preset("fast", kind="jakab", carried=0.5).carried == 0.0  # a baseline has nothing to carry

@@ -9,6 +9,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transporter.coords import cell_centres
 from transporter.models.branches import side_by_side
 from transporter.models.fused import fits
 from transporter.models.keynet import gaussian_heatmaps
@@ -57,6 +58,23 @@ def transport_one_by_one(
     return moved
 
 
+def carry(
+    features: Float[Tensor, "b d h w"],
+    points_from: Float[Tensor, "b k 2"],
+    points_to: Float[Tensor, "b k 2"],
+    sigma: Float[Tensor, ""],
+) -> Float[Tensor, "b d h w"]:
+    """Features where the keypoints bring them: each place has those from which the keypoint nearest to it came."""
+    (height, width), device = features.shape[-2:], features.device
+    x, y = cell_centres(width, device), cell_centres(height, device)
+    across, down = ((x - points_to[..., 0, None]) / sigma) ** 2, ((y - points_to[..., 1, None]) / sigma) ** 2
+    # Each heatmap's share of them all: between two keypoints what they do is mixed, as their heatmaps are.
+    share = torch.softmax(-(down[..., :, None] + across[..., None, :]), dim=1)
+    way = (points_to - points_from)[..., None, None]
+    origin = torch.stack((x - (share * way[:, :, 0]).sum(1), y[:, None] - (share * way[:, :, 1]).sum(1)), dim=-1)
+    return F.grid_sample(features, origin, padding_mode="border", align_corners=False)
+
+
 class Transporter(nn.Module):
     """Four parts and a way to transport; an ablation is another part."""
 
@@ -81,21 +99,38 @@ class Transporter(nn.Module):
         self.register_buffer("sigma", torch.tensor(sigma))
 
     def forward(
-        self, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"], both_ways: bool = False
+        self,
+        source: UInt8[Tensor, "b H W 3"],
+        target: UInt8[Tensor, "b H W 3"],
+        both_ways: bool = False,
+        carried: float = 0.0,
     ) -> Output:
-        """With `both_ways` each frame of a pair is rebuilt from the other: (2b, …) in all, for half the encoding."""
+        """With `both_ways` each frame of a pair is rebuilt from the other: (2b, …) in all, for half the encoding.
+
+        For the last share `carried` of the frames, what is painted at the target's keypoints are not the target's
+        features but the source's, brought there by the keypoints: of the target only its points are known, and a
+        keypoint that stands still explains nothing.
+        """
         if both_ways:
             x_t = self.pixels.encode(torch.cat((source, target)))
             features_t, points_t = side_by_side(self.features, self.keypoints, x_t)
             features_s, points_s, turn = features_t.detach(), points_t.detach(), len(source)
+            given = features_t  # through what is carried Φ learns, too
         else:
             x_s, x_t = self.pixels.encode(source), self.pixels.encode(target)
             with torch.no_grad():
                 features_s, points_s = side_by_side(self.features, self.keypoints, x_s)
             features_t, points_t = side_by_side(self.features, self.keypoints, x_t)
-            turn = 0
-        # Nothing is learnt through the source: its features are given, only the target's are sought.
-        prediction = self.refine(self.moved(features_s, features_t, points_s, points_t, turn)).float()
+            turn, given = 0, features_s
+        painted = features_t
+        if carried:
+            kept = round(len(painted) * (1 - carried))
+            begins = points_s.roll(-turn, 0)[kept:]
+            brought = carry(given.roll(-turn, 0)[kept:].float(), begins, points_t[kept:], self.sigma)
+            brought = brought.to(painted.dtype, memory_format=torch.channels_last)
+            painted = torch.cat((painted[:kept], brought))
+        # Nothing else is learnt through the source: its features are given, only the target's are sought.
+        prediction = self.refine(self.moved(features_s, painted, points_s, points_t, turn)).float()
         return Output(F.mse_loss(prediction, x_t), prediction, points_s.roll(-turn, 0), points_t)
 
     def moved(

@@ -19,6 +19,7 @@ class TrainConfig:
     steps: int = 1_000_000
     batch: int = 64  # frames rebuilt in a step
     both_ways: bool = False  # each frame of a pair from the other, so half as many pairs: less to encode
+    carried: float = 0.0  # share of the frames rebuilt of the other frame's features alone, moved by the keypoints
     learning_rate: float = 1e-3
     decay: float = 0.95  # the learning rate is multiplied by this …
     decay_every: int = 100_000  # … every so many steps
@@ -36,6 +37,8 @@ class TrainConfig:
             raise InputError(f"steps and batch must be at least 1, not {self.steps} and {self.batch}")
         if self.both_ways and (self.batch % 2 or self.model.kind not in BOTH_WAYS):
             raise InputError("both_ways needs an even batch and a transporter: the baselines gain nothing by it")
+        if not 0 <= self.carried <= 1 or (self.carried and not self.both_ways):
+            raise InputError(f"carried is a share, of what is rebuilt both ways: not {self.carried}")
         if min(self.log_every, self.validate_every, self.checkpoint_every) < 1:
             raise InputError("log_every, validate_every and checkpoint_every must be at least 1")
 
@@ -105,7 +108,7 @@ def preset(name: Preset, **changes: Any) -> TrainConfig:
     if "steps" in changes and "sigma_steps" not in changes:
         changes["sigma_steps"] = base.sigma_steps * changes["steps"] // base.steps
     if changes.get("kind", base.model.kind) not in BOTH_WAYS:
-        changes["both_ways"] = False
+        changes |= {"both_ways": False, "carried": 0.0}
     of_model = {f.name for f in dataclasses.fields(ModelConfig)}
     model = dataclasses.replace(base.model, **{n: v for n, v in changes.items() if n in of_model})
     return dataclasses.replace(base, model=model, **{n: v for n, v in changes.items() if n not in of_model})

@@ -90,7 +90,8 @@ class Learner:
         # A compiled step makes its own kernels: given from outside, it would be compiled anew each time.
         ahead = contextlib.nullcontext() if self.hardware.compile else kernels_ahead(self.model)
         with queue, self.hardware.autocast(self.device), ahead:
-            output: Output = self.parallel(source, target, *([True] if self.config.both_ways else []))
+            how = (True, self.config.carried) if self.config.both_ways else ()
+            output: Output = self.parallel(source, target, *how)
         # DDP sends gradients as they come.
         with ASIDE if self.parallel is self.model and self.hardware.beside else contextlib.nullcontext():
             output.loss.backward()

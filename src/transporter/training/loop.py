@@ -138,7 +138,8 @@ def validate(learner: Learner, pixels: ResidentPairs, rows: Int64[np.ndarray, "m
     for part in np.array_split(rows, -(-len(rows) // batch)):
         source, target = pixels.batch(Draw(part, np.zeros(len(part), bool)))
         with learner.hardware.autocast(learner.device):
-            output = learner.model(source, target)
+            # Where some frames are rebuilt of what is carried, all that are held out are: the rest can do without.
+            output = learner.model(source, target, *((False, 1.0) if learner.config.carried else ()))
         losses.append(output.loss * len(part))
         parts.append((source, target, output.source_points, output.target_points))
     together = [torch.cat(column) for column in zip(*parts, strict=True)]

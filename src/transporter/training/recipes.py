@@ -57,6 +57,10 @@ RECIPES: dict[str, Recipe] = {
     "near": Recipe("Transporter, nearer features", {"shape": NEAR, "keynet": SMALL}),
     "near_wider": Recipe("Transporter, nearer features, wider view", {"shape": NEAR, "keynet": HALF}),
     "near_wide": Recipe("Transporter, nearer features, widest view", {"shape": NEAR, "keynet": WIDE}),
+    "carried": Recipe("Transporter, half carried", {"carried": 0.5}),
+    "carried_wide": Recipe(
+        "Transporter, carried, widest view, finer heatmaps", {"carried": 0.7, "keynet": WIDE, "sigma": 0.07}
+    ),
     "twice": Recipe("Transporter, twice the keypoints", keypoints=2),
     "thrice": Recipe("Transporter, three times the keypoints", keypoints=3),
 }
