@@ -120,6 +120,17 @@ def test_updates_teach_the_reward(replay: SequenceReplay) -> None:
     assert int(learner.bad) == 0
 
 
+def test_gradients_may_be_laid_out_otherwise_than_their_parameters(replay: SequenceReplay, monkeypatch) -> None:
+    """cuDNN gives those of convolutions as it likes; Adam, fused, takes both in one order."""
+    network = OptionsNet(SMALL, 8, keypoints=1, actions=3)
+    assert not network.look[0].weight.is_contiguous()
+    grad = torch.autograd.grad
+    monkeypatch.setattr(torch.autograd, "grad", lambda *of: [g.contiguous() for g in grad(*of)])
+    learner = Learner(LearningConfig(batch=2, burn_in=1, unroll=2), network, Corner(), replay)
+    learner.update(torch.tensor([0, 1]), torch.tensor([6, 6]))
+    assert learner.network.look[0].weight.grad.stride() == learner.network.look[0].weight.stride()
+
+
 def test_burnt_rows_teach_nothing(replay: SequenceReplay) -> None:
     network = OptionsNet(SMALL, 8, keypoints=1, actions=3)
     frames = torch.randint(0, 255, (4, 2, 8, 8, 3), dtype=torch.uint8)

@@ -109,7 +109,8 @@ class Learner:
             finite = torch.isfinite(norm)
             scale = (self.config.clip / (norm + 1e-6)).clamp(max=1)
             for parameter, gradient in zip(self.parameters, gradients, strict=True):
-                parameter.grad = (gradient * scale).masked_fill(~finite, 0)
+                # Laid out as the parameter is, which cuDNN's need not be: Adam goes through both in one sweep.
+                parameter.grad = torch.empty_like(parameter).copy_(gradient * scale).masked_fill_(~finite, 0)
             self.bad.add_((~finite).float())
             self.optimiser.step()
             torch._foreach_lerp_(list(self.frozen.parameters()), self.parameters, self.config.target_rate)
