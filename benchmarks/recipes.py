@@ -16,7 +16,7 @@ from typing import NamedTuple
 import tyro
 
 from transporter.data.pairs import PairSet
-from transporter.tracking.experiment import Job, plan, train_job, trained
+from transporter.tracking.experiment import Experiment, Job, plan, train_job, trained
 from transporter.tracking.measure import is_measured, measure_here, write_result
 from transporter.training.config import Preset
 from transporter.training.learner import Hardware
@@ -76,7 +76,7 @@ def main(
     """Run jobs such as pong:default:0,1,2 (environment, recipe, seeds), in the order given, until the time is up.
 
     Args:
-        jobs: ENVIRONMENT:RECIPE:SEED,SEED,… each.
+        jobs: ENVIRONMENT:RECIPE:SEED,SEED,… each; numbers may follow a recipe (wide+carried=0.5).
         data: Folder with one data set per environment, named after it (from `transporter collect`).
         out: Folder for the results.
         preset: What the recipes change.
@@ -87,21 +87,24 @@ def main(
         minutes: For everything; runs that are not through by then are measured as they are.
         workers: Runs side by side.
         threads: For each run.
-        together: Seeds in one process.
+        together: Runs on one environment in one process: on a GPU they fill each other's gaps.
         compile: torch.compile the networks.
         graph: On a GPU, replay each step as one CUDA graph.
     """
     out.mkdir(parents=True, exist_ok=True)
     deadline = time.time() + minutes * 60
     hardware = Hardware(compile=compile, graph=graph)
-    tasks = []
+    planned: dict[str, list[Experiment]] = {}
     for text in jobs:
         environment, recipe, listed = text.split(":")
         size = PairSet.open(data / environment).settings.size
         shared = {"steps": steps, "size": size, "base": preset, "keypoints": keypoints or None, "anneal": anneal}
-        planned = [plan(environment, recipe, int(seed), **shared) for seed in listed.split(",")]
-        for i in range(0, len(planned), together):
-            group = tuple(planned[i : i + together])
+        of = [plan(environment, recipe, int(seed), **shared) for seed in listed.split(",")]
+        planned.setdefault(environment, []).extend(of)
+    tasks = []
+    for environment, experiments in planned.items():
+        for i in range(0, len(experiments), together):
+            group = tuple(experiments[i : i + together])
             tasks.append(Task(Job(group, data / environment, out / "runs", hardware, deadline), frames, out))
     for ended in side_by_side(do, tasks, workers, threads=threads):
         if ended.error is not None:

@@ -64,6 +64,8 @@ BAD = {
     "train {t}/words.mp4": "cannot be read as a video",
     "collect {t}/empty.mp4": "the file is empty",
     "collect {t}/dots.mp4 {t}/words.mp4": "cannot be read as a video",
+    "train sprites --recipe cake": "no recipe named 'cake': there are transporter, jakab,",
+    "train sprites --recipe wide+sigma=x": "'x' is no number that sigma could be",
     "train sprites --size 33": "frame size 33 must be",
     "train sprites --size 8": "frame size 8 must be",
     "train sprites --keypoints 0": "--keypoints must be at least 1, not 0",

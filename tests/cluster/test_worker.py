@@ -1,5 +1,8 @@
 """A worker's chunks, without Ray: what they hold is what one process would have kept."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -50,3 +53,20 @@ def test_a_role_that_cannot_be_taken_is_refused_each_time_and_the_one_before_beg
     again = worker.play(role(rows=2), weights, step=0, at_random=True)
     assert again.life != life
     assert again.serial == 0
+
+
+def test_a_worker_ends_with_its_parent() -> None:
+    grandchild = """import os
+from transporter.cluster.worker import Worker
+Worker(ends_with_parent=True)
+print(os.getpid(), flush=True)
+os.read(0, 1)"""
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
+    parent = subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert parent.stdin
+    assert parent.stdout
+    assert int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    assert parent.stdout.read() == ""  # to the end, which comes when the worker is gone; its input is open still
+    parent.stdin.close()

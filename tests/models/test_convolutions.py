@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from transporter.models.branches import once
 from transporter.models.convolutions import BlockConv, ColumnConv, DoublingConv, FewOutputs, FrameConv, unphase
 
 
@@ -91,3 +92,11 @@ def test_a_constant_map_is_doubled_to_a_constant() -> None:
 @pytest.mark.parametrize("layer", [ColumnConv(8, 4, 7, columns=4), FrameConv(3, 4, 7), DoublingConv(3, 4)])
 def test_what_follows_from_the_kernel_is_not_stored(layer: torch.nn.Module) -> None:
     assert list(layer.state_dict()) == ["weight"]
+
+
+def test_what_two_branches_need_is_made_once_for_each_way() -> None:
+    x, calls = torch.randn(3), []
+    made = [once(x, way, lambda way=way: calls.append(way) or way * x) for way in (2, 3, 2)]
+    assert calls == [2, 3]
+    assert made[0] is made[2]
+    assert once(x.clone(), 2, lambda: x) is x  # of another tensor it is another's

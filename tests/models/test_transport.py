@@ -5,7 +5,7 @@ import torch
 
 from transporter.coords import cell_centres
 from transporter.models.keynet import expected_coordinates, gaussian_heatmaps
-from transporter.models.transporter import carry, transport, transport_one_by_one, union
+from transporter.models.transporter import SquaredError, carry, transport, transport_one_by_one, union
 
 
 def row(*values: float) -> torch.Tensor:
@@ -105,3 +105,10 @@ def test_each_place_follows_the_keypoint_nearest_to_it() -> None:
 def test_keypoints_that_stand_still_carry_nothing_away() -> None:
     features, points = torch.randn(2, 3, 6, 6), torch.rand(2, 4, 2) * 2 - 1
     torch.testing.assert_close(carry(features, points, points, torch.tensor(0.1)), features)
+
+
+def test_the_squared_error_is_torchs() -> None:
+    prediction, target = torch.randn(2, 3, 5, 4, requires_grad=True), torch.randn(2, 3, 5, 4)
+    ours, theirs = SquaredError.apply(prediction, target), torch.nn.functional.mse_loss(prediction, target)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(*(torch.autograd.grad(3 * loss, prediction)[0] for loss in (ours, theirs)))

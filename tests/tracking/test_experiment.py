@@ -12,6 +12,7 @@ import transporter
 from transporter.data.collect import collect
 from transporter.data.manifest import quick_settings
 from transporter.errors import InputError
+from transporter.models.blocks import TINY
 from transporter.models.zoo import from_run
 from transporter.runs import Run
 from transporter.tracking.card import card
@@ -33,6 +34,21 @@ FRAMES = 90
 
 def planned(seed: int = 0, recipe: str = "transporter"):
     return plan("sprites", recipe, seed, steps=8, size=32, base="tiny")
+
+
+def test_an_environment_has_its_own_recipe_and_annealing_is_a_share_of_the_steps() -> None:
+    floes = plan("frostbite", "transporter", 0, steps=100, size=80)
+    assert floes.config == plan("frostbite", "alike", 0, steps=100, size=80).config
+    assert floes.name == "frostbite-transporter-seed0"
+    assert plan("frostbite", "transporter", 0, steps=100, size=32, base="tiny").config.model.shape == TINY
+    assert (floes.config.validate_every, floes.config.checkpoint_every) == (5, 20)
+    assert plan("pong", "transporter", 0, steps=100, size=80, anneal=0.5).config.sigma_steps == 50
+    assert plan("pong", "not_annealed", 0, steps=100, size=80, anneal=0.5).config.sigma_steps == 0
+
+
+def test_a_job_says_what_it_trains() -> None:
+    group = (planned(0), planned(1), planned(0, "jakab"))
+    assert str(Job(group, Path(), Path(), Hardware("cpu"))) == "sprites:transporter:0,1 sprites:jakab:0"
 
 
 @pytest.fixture(scope="module")

@@ -153,3 +153,23 @@ def test_heatmaps_shrink_over_the_same_share_of_other_steps() -> None:
 def test_config_survives_json() -> None:
     config = preset("fast", keypoints=7, seed=3)
     assert TrainConfig.from_json(config.to_json()) == config
+
+
+def test_no_pixel_is_louder_than_the_floor_allows(tmp_path: Path, pairs: Sprites, config: TrainConfig) -> None:
+    quiet = replace(config, model=replace(config.model, floor=0.1), steps=1)
+    learner = train(quiet, pairs, Run.create(tmp_path / "run", {}), CPU)
+    assert float(learner.model.pixels.scale.min()) == pytest.approx(25.5)
+
+
+def test_carried_frames_are_learnt_from_and_resumed_like_any(
+    tmp_path: Path, pairs: Sprites, config: TrainConfig
+) -> None:
+    carried = replace(config, both_ways=True, carried=0.5)
+    whole = train(carried, pairs, Run.create(tmp_path / "whole", {}), CPU)
+    steps = iter(range(100))
+    train(carried, pairs, Run.create(tmp_path / "parts", {}), CPU, stopping=lambda: next(steps) == 4)
+    parts = train(carried, pairs, Run.create(tmp_path / "parts", {}), CPU)
+    for a, b in zip(whole.model.parameters(), parts.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    plain = train(replace(carried, carried=0.0), pairs, Run.create(tmp_path / "plain", {}), CPU)
+    assert not torch.equal(next(plain.model.parameters()), next(whole.model.parameters()))

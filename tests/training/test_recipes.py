@@ -1,7 +1,8 @@
 import pytest
 
+from transporter.envs import names, scene
 from transporter.errors import InputError
-from transporter.models.blocks import PAPER, SMALL
+from transporter.models.blocks import NEAR, PAPER, SMALL, WIDE
 from transporter.models.factory import build
 from transporter.training.config import preset
 from transporter.training.recipes import RECIPES, configure, recipe
@@ -12,9 +13,10 @@ def made(name: str, **changes):
 
 
 def test_the_default_is_the_preset() -> None:
-    same = preset("fast", keypoints=3, seed=1, steps=3_000, validate_every=150, checkpoint_every=600)
+    same = preset("fast", keypoints=3, seed=1, steps=3_000)
     assert made("transporter") == made("default") == same
     assert same.sigma_steps == 900
+    assert (same.model.shape, same.model.keynet) == (NEAR, SMALL)
 
 
 def test_zhang_is_its_authors_training_in_three_stages() -> None:
@@ -24,24 +26,55 @@ def test_zhang_is_its_authors_training_in_three_stages() -> None:
     assert (config.model.raise_every, config.sigma_start, config.sigma_steps) == (1_000, None, 0)
 
 
-def test_jakab_differs_from_the_default_in_its_kind_alone() -> None:
-    ours, theirs = made("transporter").to_json(), made("jakab").to_json()
+def test_jakab_differs_from_features_that_reach_as_far_in_its_kind_alone() -> None:
+    ours, theirs = made("far").to_json(), made("jakab").to_json()
     theirs["model"]["kind"] = "transporter"
     theirs["both_ways"] = True  # which saves encoding for ours, and nothing for theirs
     assert theirs == ours
     assert made("jakab_plain").sigma(0) == 0.1
 
 
-def test_parts_of_the_shape_change_alone() -> None:
-    assert made("instance").model.shape.norm == "instance"
-    assert made("instance").model.shape.filters == SMALL.filters
-    assert made("large_decoder").model.shape.refine == (128, 64)
+def test_parts_of_a_shape_change_alone_and_norms_in_both_networks() -> None:
+    model = made("instance").model
+    assert (model.shape.norm, model.keynet.norm) == ("instance", "instance")
+    assert (model.shape.filters, model.keynet.filters) == (NEAR.filters, SMALL.filters)
+    assert made("far", norm="layer").model.shape.norm == "layer"
+    assert made("far", norm="layer").model.keynet is None
 
 
-def test_keypoints_and_annealing_are_shares() -> None:
+def test_keypoints_are_times_as_many_and_what_is_given_goes_first() -> None:
     assert made("twice").model.keypoints == 6
-    assert made("transporter", anneal=0.5).sigma_steps == 1_500
-    assert made("not_annealed", anneal=0.5).sigma_steps == 0
+    assert made("alike", carried=0.1).carried == 0.1
+
+
+def test_numbers_may_follow_a_name() -> None:
+    config = made("wide+carried=0.5+sigma=0.07+decay_every=70")
+    assert (config.model.keynet, config.carried, config.model.sigma, config.decay_every) == (WIDE, 0.5, 0.07, 70)
+    assert recipe("wide+carried=0.5").title == "Transporter, widest view, carried 0.5"
+    assert recipe("wide").changes == RECIPES["wide"].changes
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("cake+sigma=1", "no recipe named 'cake': there are transporter"),
+        ("wide+cake=1", "cannot change 'cake'"),
+        ("wide+seed=1", "cannot change 'seed'"),
+        ("wide+transport=eq1", "cannot change 'transport'"),
+        ("wide+sigma=x", "'x' is no number that sigma could be"),
+        ("wide+batch=1.5", "'1.5' is no number that batch could be"),
+        ("wide+", "cannot change ''"),
+        ("wide+carried=2", "carried is a share"),
+    ],
+)
+def test_a_recipe_that_cannot_be_is_refused(name: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        made(name)
+
+
+def test_every_environment_has_a_recipe() -> None:
+    for name in names():
+        assert scene(name).recipe in RECIPES
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -27,6 +27,7 @@ def train(
     data: Maybe[Path] = None,
     out: Maybe[Path] = None,
     preset: Literal["auto", "paper", "fast", "tiny"] = "auto",
+    recipe: Maybe[str] = None,
     keypoints: Maybe[int] = None,
     size: Maybe[int] = None,
     steps: Maybe[int] = None,
@@ -56,6 +57,8 @@ def train(
         data: A data set from `transporter collect`; by default one is collected first, in data/.
         out: Run folder; by default runs/NAME-PRESET-seedN.
         preset: paper: to the letter; fast: for one GPU; tiny: for two CPU cores; auto: fast with a GPU, else tiny.
+        recipe: A named change of the preset, such as wide (KeyNet sees further) or rows (for many things that look
+            alike); numbers may follow, as in wide+carried=0.5. By default what suits the environment.
         keypoints: K; by default what the environment knows, or 5 for videos.
         size: Frames are size × size; by default the data set's, or the preset's.
         steps: Updates to make; by default the preset's.
@@ -89,6 +92,7 @@ def train(
     from transporter.training import config as presets
     from transporter.training.distributed import process_group
     from transporter.training.learner import Hardware
+    from transporter.training.recipes import configure
 
     hardware = Hardware(device_named(device), precision, compile)
     if preset == "auto":
@@ -107,7 +111,7 @@ def train(
         "steps": steps,
         "batch": batch,
         "learning_rate": learning_rate,
-        "shape": dataclasses.replace(base.model.shape, norm=norm) if norm else None,
+        "norm": norm,
         "transport": transport,
         "standardise": standardise,
         "sigma": sigma,
@@ -117,7 +121,8 @@ def train(
         "validate_every": validate_every,
         "checkpoint_every": checkpoint_every,
     }
-    config = presets.preset(preset, **{field: value for field, value in changes.items() if value is not None})
+    way = recipe or (default_recipe(name) if preset == "fast" else "transporter")
+    config = configure(way, preset, **{field: value for field, value in changes.items() if value is not None})
     if seeds > 1:
         path = out or Path("runs") / f"{label}-{preset}-seeds{seed}to{seed + seeds - 1}"
         train_seeds(path, name, wanted, config, seeds, source if data is None else None, hardware)
@@ -192,6 +197,12 @@ def default_keypoints(name: str) -> int:
     from transporter.envs import scene
 
     return 5 if name == "video" else scene(name).keypoints
+
+
+def default_recipe(name: str) -> str:
+    from transporter.envs import scene
+
+    return "transporter" if name == "video" else scene(name).recipe
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """A worker: some of the players, in a process of their own. What they did goes out in chunks, numbered one by one."""
 
 import os
+import threading
+import time
 import uuid
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,6 +16,8 @@ from transporter.control.options.network import OptionsNet
 from transporter.control.options.players import Players
 from transporter.control.replay import Outcome, SequenceReplay
 from transporter.control.rollout import Finished
+
+LOOK = 0.5  # seconds between looks for one's parent
 
 
 class Role(NamedTuple):
@@ -48,14 +52,23 @@ class Chunk(NamedTuple):
     finished: list[Finished]
 
 
+def _end_after(parent: int) -> None:
+    """Ends this process once another one is its parent."""
+    while os.getppid() == parent:
+        time.sleep(LOOK)
+    os._exit(1)
+
+
 class Worker:
     """Plays on where it was; a new role begins new games, in a life of its own."""
 
     players: Players
 
-    def __init__(self) -> None:
+    def __init__(self, ends_with_parent: bool = False) -> None:
         torch.set_num_threads(1)  # there are as many workers as cores
         self.role: Role | None = None
+        if ends_with_parent:  # Ray sees to that too, but on a busy machine it takes its time
+            threading.Thread(target=_end_after, args=(os.getppid(),), daemon=True).start()
 
     def here(self) -> None:
         """An answer: whoever gives it has everything imported, and can take a role at once."""

@@ -31,21 +31,22 @@ _MOVES = ("UP", "RIGHT", "LEFT", "DOWN", "UPRIGHT", "UPLEFT", "DOWNRIGHT", "DOWN
 _ALL = ("NOOP", "FIRE", *_MOVES, *(f"{move}FIRE" for move in _MOVES))
 
 
-def _scene(name: str, keypoints: int, radius: float, actions: tuple[str, ...]) -> Scene:
-    return Scene(name, keypoints, radius, actions, atari_truth.objects(name))
+def _scene(name: str, keypoints: int, radius: float, actions: tuple[str, ...], recipe: str = "transporter") -> Scene:
+    return Scene(name, keypoints, radius, actions, atari_truth.objects(name), recipe)
 
 
 # Keypoints: the most objects on screen at once in random play, and one to spare in Montezuma's Revenge, whose other
 # rooms have moving belts and gates too. Radius: the paper's for pong, ms_pacman and frostbite; for the others what the
 # paper says it is, the average extent: the diagonal of the visible box in [-1, 1] units, averaged over the frames for
-# each kind of object, then over kinds (0.11, 0.14, 0.18; it gives 0.16 and 0.20 for ms_pacman and frostbite).
+# each kind of object, then over kinds (0.11, 0.14, 0.18; it gives 0.16 and 0.20 for ms_pacman and frostbite). Recipe:
+# Breakout's paddle is told from bricks by what lies around it, Frostbite's floes from one another.
 SCENES: dict[str, Scene] = {
     scene.name: scene
     for scene in (
         _scene("pong", 3, 0.20, ("NOOP", "FIRE", "RIGHT", "LEFT", "RIGHTFIRE", "LEFTFIRE")),
-        _scene("breakout", 2, 0.10, ("NOOP", "FIRE", "RIGHT", "LEFT")),
+        _scene("breakout", 2, 0.10, ("NOOP", "FIRE", "RIGHT", "LEFT"), recipe="wider"),
         _scene("ms_pacman", 5, 0.15, ("NOOP", *_MOVES)),
-        _scene("frostbite", 17, 0.20, _ALL),
+        _scene("frostbite", 17, 0.20, _ALL, recipe="alike"),
         _scene("seaquest", 9, 0.15, _ALL),
         _scene("montezuma_revenge", 4, 0.20, _ALL),
     )

@@ -26,6 +26,7 @@ class Scene:
     radius: float  # ε: how far a keypoint may be from its object, in [-1, 1] units
     actions: tuple[str, ...]
     objects: tuple[str, ...] = ()  # names of the rows of Truth; empty where there is no truth
+    recipe: str = "transporter"  # of training.recipes: how its things are learnt best
 
     @property
     def has_truth(self) -> bool:

@@ -1,6 +1,6 @@
 """Two networks that do not wait for one another."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
@@ -60,3 +60,18 @@ def side_by_side(
     x.record_stream(side)
     b.record_stream(here)
     return a, b
+
+
+def once(x: Tensor, what: Hashable, make: Callable[[], Tensor]) -> Tensor:
+    """What `make` makes of x: by whichever of two branches asks first, for both. It lasts as long as x does."""
+    made: dict[Hashable, tuple[Tensor, torch.cuda.Event | None]] = x.__dict__.setdefault("_made", {})
+    if what not in made:
+        value = make()
+        made[what] = value, torch.cuda.current_stream(x.device).record_event() if x.is_cuda else None
+        return value
+    value, ready = made[what]
+    if ready is not None:
+        here = torch.cuda.current_stream(x.device)
+        here.wait_event(ready)
+        value.record_stream(here)
+    return value

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from transporter.models.branches import once
 from transporter.models.fused import HAS_TRITON
 from transporter.models.kernels import Kernelled
 
@@ -188,7 +189,11 @@ class FrameConv(Rearranged):
         if x.is_cuda and HAS_TRITON and not x.requires_grad and 2 * reached * x.numel() < 2**31:
             from transporter.models.fused.blocks import rows_of_blocks
 
-            return rows_of_blocks(x, self.outer, self.before, reached, self.spare, dtype)
+            how = (self.outer, self.before, reached, self.spare, dtype)
+            if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+                return rows_of_blocks(x, *how)
+            # What learns keeps them anyway; Φ and Ψ read the same ones.
+            return once(x, how, lambda: rows_of_blocks(x, *how))
         ring = (self.outer,) * 4
         blocks = F.pixel_unshuffle(F.pad(x.to(dtype), (*ring, 0, self.spare)), 2)
         blocks, w = F.pad(blocks, (self.before, self.before)), x.shape[3] // 2

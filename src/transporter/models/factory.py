@@ -11,7 +11,7 @@ from transporter.errors import InputError
 from transporter.models.blocks import PAPER, Encoder, RefineNet, Shape, to_channels_last
 from transporter.models.jakab import Jakab
 from transporter.models.keynet import KeyNet
-from transporter.models.pixels import Pixels
+from transporter.models.pixels import FLOOR, Pixels
 from transporter.models.transporter import Transporter, transport, transport_one_by_one
 from transporter.models.zhang import WIDTHS, Descriptors, Hourglass, LandmarkNet, Zhang
 
@@ -33,6 +33,7 @@ class ModelConfig:
     transport: Literal["eq1", "one_by_one"] = "eq1"  # one heatmap for all keypoints, or the release's loop over them
     sigma: float = 0.1  # width of the heatmaps, in [-1, 1] units
     standardise: bool = False  # each pixel by its own mean and deviation over the data set
+    floor: float = FLOOR  # added to each pixel's deviation: more of it hears less of a codec's noise
     raise_every: int = 100_000  # zhang: its reconstruction weighs ten times as much after so many steps, and again
 
     def __post_init__(self) -> None:
@@ -47,6 +48,8 @@ class ModelConfig:
             raise InputError(f"frame size {self.size} must be a multiple of 16 for a zhang model")
         if not 0 < self.sigma < 100:
             raise InputError(f"sigma must be above 0 and under 100, not {self.sigma}")
+        if not 0 < self.floor <= 1:
+            raise InputError(f"floor must be above 0 and at most 1, not {self.floor}")
         if self.raise_every < 1:
             raise InputError(f"raise_every must be at least 1, not {self.raise_every}")
 

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-FLOOR = 0.02  # least standard deviation, in units of the full range: a pixel that hardly ever changes stays quiet
+FLOOR = 0.02  # added to each deviation, in units of the full range: a pixel that hardly ever changes stays quiet
 
 
 class Pixels(nn.Module):
@@ -19,10 +19,10 @@ class Pixels(nn.Module):
         self.register_buffer("scale", torch.full((3, height, width), 255.0))
 
     @torch.no_grad()
-    def fit(self, mean: Float[Tensor, "3 H W"], std: Float[Tensor, "3 H W"]) -> None:
+    def fit(self, mean: Float[Tensor, "3 H W"], std: Float[Tensor, "3 H W"], floor: float = FLOOR) -> None:
         """Standardise in time: a rare, tiny thing weighs as much as a busy, large one. The camera must stand still."""
         self.mean.copy_(mean)
-        self.scale.copy_(std + FLOOR * 255)
+        self.scale.copy_(std + floor * 255)
 
     def encode(self, frames: UInt8[Tensor, "b H W 3"] | Float[Tensor, "b H W 3"]) -> Float[Tensor, "b 3 H W"]:
         """The permuted view of (b, H, W, 3) memory is channels-last already: no copy but the cast."""

@@ -37,6 +37,7 @@ from transporter.training.many import train_many
 from transporter.training.recipes import configure
 
 SAMPLES = 4  # pairs that are kept to look at
+VALIDATIONS, CHECKPOINTS = 20, 5  # in each training
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,18 @@ def plan(
     keypoints: int | None = None,
     anneal: float | None = None,
 ) -> Experiment:
-    """An experiment with as many keypoints as the environment asks for, unless told otherwise."""
-    k = keypoints or scene(environment).keypoints
-    made = configure(recipe, keypoints=k, size=size, steps=steps, seed=seed, base=base, anneal=anneal)
-    return Experiment(environment, recipe, made, base)
+    """An experiment with as many keypoints as the environment asks for, unless told otherwise.
+
+    `anneal` is the share of steps over which heatmaps shrink. The preset itself becomes the recipe that suits the
+    environment.
+    """
+    known = scene(environment)
+    way = known.recipe if recipe == "transporter" and base == "fast" else recipe
+    given: dict[str, Any] = {"keypoints": keypoints or known.keypoints, "size": size, "steps": steps, "seed": seed}
+    given |= {"validate_every": max(1, steps // VALIDATIONS), "checkpoint_every": max(1, steps // CHECKPOINTS)}
+    if anneal is not None and configure(way, base).sigma_steps:
+        given["sigma_steps"] = int(steps * anneal)
+    return Experiment(environment, recipe, configure(way, base, **given), base)
 
 
 class Trained(NamedTuple):
@@ -132,8 +141,9 @@ class Job(NamedTuple):
     deadline: float = float("inf")  # as time.time() tells it; what is not through by then can go on later
 
     def __str__(self) -> str:
-        first = self.group[0]
-        return f"{first.environment}:{first.recipe}:{','.join(str(e.seed) for e in self.group)}"
+        recipes = dict.fromkeys(experiment.recipe for experiment in self.group)
+        seeds = {r: ",".join(str(e.seed) for e in self.group if e.recipe == r) for r in recipes}
+        return " ".join(f"{self.group[0].environment}:{recipe}:{of}" for recipe, of in seeds.items())
 
 
 def train_job(job: Job, train_all: Callable[..., object] = train_many) -> None:

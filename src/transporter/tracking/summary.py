@@ -4,6 +4,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -14,7 +15,7 @@ import numpy as np
 from transporter.errors import InputError
 from transporter.tracking.metrics import TrackingCurve
 from transporter.tracking.results import HEADLINES, Evaluation
-from transporter.training.recipes import RECIPES
+from transporter.training.recipes import recipe
 from transporter.training.select import Candidate, choose, ranked
 
 
@@ -95,7 +96,9 @@ class Group:
 
     @property
     def title(self) -> str:
-        return RECIPES[self.recipe].title if self.recipe in RECIPES else self.recipe
+        with suppress(InputError):  # results outlive the recipes that they are named after
+            return recipe(self.recipe).title
+        return self.recipe
 
     @property
     def chosen(self) -> Measurement:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from transporter.errors import InputError
-from transporter.models.blocks import PAPER, SMALL, TINY
+from transporter.models.blocks import NEAR, PAPER, SMALL, TINY
 from transporter.models.factory import Kind, ModelConfig
 
 BOTH_WAYS: tuple[Kind, ...] = ("transporter", "pixel")  # kinds that can rebuild both frames of a pair at once
@@ -75,7 +75,7 @@ Preset = Literal["paper", "fast", "tiny"]
 PRESETS: dict[Preset, TrainConfig] = {
     "paper": TrainConfig(model=ModelConfig(shape=PAPER)),
     "fast": TrainConfig(
-        model=ModelConfig(size=80, shape=SMALL, standardise=True),
+        model=ModelConfig(size=80, shape=NEAR, keynet=SMALL, standardise=True),
         steps=10_000,
         both_ways=True,
         sigma_start=0.5,

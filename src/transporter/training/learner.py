@@ -96,7 +96,8 @@ class Learner:
         with ASIDE if self.parallel is self.model and self.hardware.beside else contextlib.nullcontext():
             output.loss.backward()
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        finite = torch.isfinite(output.loss.detach()) & torch.isfinite(torch.nn.utils.get_total_norm(gradients))
+        # One question for both: their sum is finite only where both are.
+        finite = torch.isfinite(output.loss.detach() + torch.nn.utils.get_total_norm(gradients))
         if self.parallel is not self.model:  # all processes stop at the same step, or none
             finite = finite.float()
             torch.distributed.all_reduce(finite, torch.distributed.ReduceOp.MIN)

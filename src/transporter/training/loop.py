@@ -87,7 +87,7 @@ def training(
         learner.restore(checkpoint)
         start, best = checkpoint.step, checkpoint.state["best"]
     elif config.model.standardise:
-        learner.model.pixels.fit(*pixels.statistics(pairs.train_rows))
+        learner.model.pixels.fit(*pixels.statistics(pairs.train_rows), config.model.floor)
     if checkpoint is None and run.warnings:
         run.warnings.append("no whole checkpoint is left: training starts over")
     if writes:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from transporter.errors import InputError
-from transporter.models.blocks import HALF, NEAR, PAPER, SMALL, WIDE, Shape
+from transporter.models.blocks import HALF, PAPER, SMALL, WIDE, Shape
+from transporter.models.factory import ModelConfig
 from transporter.training.config import PRESETS, Preset, TrainConfig, preset
-
-VALIDATIONS, CHECKPOINTS = 20, 5  # in each run
 
 # Pixels as they are and heatmaps as narrow as they stay: what the presets fast and tiny change first.
 PLAIN: Mapping[str, Any] = {"standardise": False, "sigma_start": None, "sigma_steps": 0}
+PAPERS: Mapping[str, Any] = {"shape": PAPER, "keynet": None}
 
 
 @dataclass(frozen=True)
@@ -23,82 +23,81 @@ class Recipe:
     changes: Mapping[str, Any] = field(default_factory=dict)
     keypoints: int = 1  # times as many as the environment asks for
     thirds: tuple[str, ...] = ()  # fields that are a third of the steps
+    far: bool = False  # Φ has Ψ's shape, where the preset's own reaches less far
 
 
 RECIPES: dict[str, Recipe] = {
     "transporter": Recipe("Transporter"),
-    "jakab": Recipe("Jakab & Gupta", {"kind": "jakab"}),
-    "jakab_plain": Recipe("Jakab & Gupta, plain pixels", {"kind": "jakab", **PLAIN}),
+    # Far: a decoder that reaches three pixels could not paint a thing around its heatmap.
+    "jakab": Recipe("Jakab & Gupta", {"kind": "jakab"}, far=True),
+    "jakab_plain": Recipe("Jakab & Gupta, plain pixels", {"kind": "jakab", **PLAIN}, far=True),
     # As its authors trained it, on the paper's widths, with its three stages in the steps that there are.
     "zhang": Recipe(
         "Zhang",
-        {"kind": "zhang", "shape": PAPER, "batch": 16, "learning_rate": 1e-3, "decay": 0.1, **PLAIN},
+        {"kind": "zhang", **PAPERS, "batch": 16, "learning_rate": 1e-3, "decay": 0.1, **PLAIN},
         thirds=("decay_every", "raise_every"),
     ),
-    "pixel": Recipe("Pixel transport", {"kind": "pixel"}),
-    "paper": Recipe("Transporter, the paper's", {"shape": PAPER, **PLAIN}),
-    "paper_jakab": Recipe("Jakab & Gupta, the paper's", {"kind": "jakab", "shape": PAPER, **PLAIN}),
-    "paper_pixel": Recipe("Pixel transport, the paper's", {"kind": "pixel", "shape": PAPER, **PLAIN}),
+    "pixel": Recipe("Pixel transport", {"kind": "pixel"}, far=True),
+    "paper": Recipe("Transporter, the paper's", {**PAPERS, **PLAIN}),
+    "paper_jakab": Recipe("Jakab & Gupta, the paper's", {"kind": "jakab", **PAPERS, **PLAIN}),
+    "paper_pixel": Recipe("Pixel transport, the paper's", {"kind": "pixel", **PAPERS, **PLAIN}),
     # One change each.
+    "far": Recipe("Transporter, features that reach further", far=True),
     "plain": Recipe("Transporter, plain", {**PLAIN, "transport": "one_by_one"}),
     "annealed": Recipe("Transporter, plain pixels", {"standardise": False}),
     "not_annealed": Recipe("Transporter, narrow heatmaps", {"sigma_start": None, "sigma_steps": 0}),
     "one_by_one": Recipe("Transporter, one by one", {"transport": "one_by_one"}),
     "instance": Recipe("Transporter, instance norm", {"norm": "instance"}),
-    "large_decoder": Recipe("Transporter, larger decoder", {"refine": (128, 64)}),
     "one_way": Recipe("Transporter, one way", {"both_ways": False}),
-    "fine": Recipe("Transporter, finer heatmaps", {"sigma": 0.07}),
-    "finer": Recipe("Transporter, heatmaps half as wide", {"sigma": 0.05}),
-    "half": Recipe("Transporter, half the paper's widths", {"shape": HALF}),
     "wider": Recipe("Transporter, wider view", {"keynet": HALF}),
-    "wider_fine": Recipe("Transporter, wider view, finer heatmaps", {"keynet": HALF, "sigma": 0.07}),
-    "wider_finer": Recipe("Transporter, wider view, heatmaps half as wide", {"keynet": HALF, "sigma": 0.05}),
     "wide": Recipe("Transporter, widest view", {"keynet": WIDE}),
-    "near": Recipe("Transporter, nearer features", {"shape": NEAR, "keynet": SMALL}),
-    "near_wider": Recipe("Transporter, nearer features, wider view", {"shape": NEAR, "keynet": HALF}),
-    "near_wide": Recipe("Transporter, nearer features, widest view", {"shape": NEAR, "keynet": WIDE}),
-    "carried": Recipe("Transporter, half carried", {"carried": 0.5}),
-    "carried_wide": Recipe(
-        "Transporter, carried, widest view, finer heatmaps", {"carried": 0.7, "keynet": WIDE, "sigma": 0.07}
-    ),
+    "half": Recipe("Transporter, half the paper's widths", {"shape": HALF, "keynet": None}),
     "twice": Recipe("Transporter, twice the keypoints", keypoints=2),
     "thrice": Recipe("Transporter, three times the keypoints", keypoints=3),
+    # For many things that look alike: what they are is told from what lies beside them, and only following them pays.
+    "alike": Recipe(
+        "Transporter, carried, widest view", {"shape": SMALL, "keynet": WIDE, "sigma": 0.07, "carried": 0.7}
+    ),
 }
 RECIPES["default"] = RECIPES["transporter"]  # as it is called in results/recipes
+_NUMBERS = {f.name: f.type for f in (*dataclasses.fields(TrainConfig), *dataclasses.fields(ModelConfig))}
 
 
 def recipe(name: str) -> Recipe:
-    if name not in RECIPES:
-        raise InputError(f"no recipe named {name!r}: there are {', '.join(RECIPES)}")
-    return RECIPES[name]
+    """By its name, or with numbers of its own: wide+carried=0.5+sigma=0.07."""
+    known, *given = name.split("+")
+    if known not in RECIPES:
+        raise InputError(f"no recipe named {known!r}: there are {', '.join(RECIPES)}")
+    changes = dict(map(_number, given))
+    found = RECIPES[known]
+    title = ", ".join([found.title, *(f"{field} {value:g}" for field, value in changes.items())])
+    return dataclasses.replace(found, title=title, changes={**found.changes, **changes}) if given else found
 
 
-def configure(
-    name: str,
-    *,
-    keypoints: int,
-    size: int,
-    steps: int,
-    seed: int,
-    base: Preset = "fast",
-    anneal: float | None = None,
-) -> TrainConfig:
-    """The training that a recipe makes of a preset; `anneal` is the share of steps over which heatmaps shrink."""
+def _number(part: str) -> tuple[str, float]:
+    """A field and its value, of a part such as sigma=0.07."""
+    name, _, value = part.partition("=")
+    kind = _NUMBERS.get(name)
+    if kind not in (int, float, float | None) or name in ("seed", "steps", "keypoints", "size"):
+        raise InputError(f"a recipe cannot change {name!r}: write +FIELD=NUMBER, with a number that decides a training")
+    try:
+        return name, int(value) if kind is int else float(value)
+    except ValueError:
+        raise InputError(f"{value!r} is no number that {name} could be") from None
+
+
+def configure(name: str, base: Preset = "fast", **given: Any) -> TrainConfig:
+    """The training that a recipe makes of a preset; what is given goes before what the recipe says."""
     found = recipe(name)
-    shape_fields = {f.name for f in dataclasses.fields(Shape)}
-    of_shape = {n: v for n, v in found.changes.items() if n in shape_fields}
-    changes: dict[str, Any] = {
-        "keypoints": keypoints * found.keypoints,
-        "size": size,
-        "steps": steps,
-        "seed": seed,
-        "validate_every": max(1, steps // VALIDATIONS),
-        "checkpoint_every": max(1, steps // CHECKPOINTS),
-    }
-    if anneal is not None:
-        changes["sigma_steps"] = int(steps * anneal)
-    changes |= {n: v for n, v in found.changes.items() if n not in shape_fields}
-    changes |= {n: max(1, steps // 3) for n in found.thirds}
-    if of_shape:
-        changes["shape"] = dataclasses.replace(changes.get("shape", PRESETS[base].model.shape), **of_shape)
-    return preset(base, **changes)
+    if "keypoints" in given:
+        given["keypoints"] *= found.keypoints
+    steps, model = given.get("steps", PRESETS[base].steps), PRESETS[base].model
+    changes = {**found.changes, **{n: max(1, steps // 3) for n in found.thirds}, **given}
+    shape, keynet = changes.get("shape", model.shape), changes.get("keynet", model.keynet)
+    if found.far:
+        shape, keynet = keynet or shape, None
+    of_shape = {f.name: changes.pop(f.name) for f in dataclasses.fields(Shape) if f.name in changes}
+    shape = dataclasses.replace(shape, **of_shape)
+    if keynet is not None and "norm" in of_shape:
+        keynet = dataclasses.replace(keynet, norm=shape.norm)
+    return preset(base, **{**changes, "shape": shape, "keynet": keynet})

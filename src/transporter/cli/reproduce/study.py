@@ -48,9 +48,9 @@ class Options:
     minutes: Maybe[float] = None
     """For collecting and training; what is not through by then is measured as it is, and goes on when run again."""
     workers: Maybe[int] = None
-    """Processes side by side; by default one less than there are cores, on a GPU at most 12."""
-    together: int = 1
-    """Seeds of a method that are trained in one process."""
+    """Processes side by side; by default one less than there are cores, and on a GPU two to train."""
+    together: Maybe[int] = None
+    """Trainings on one environment in one process; by default all of them on a GPU: they fill each other's gaps."""
     train_only: bool = False
     """Train, and leave the measuring to another time or machine."""
     evaluate_only: bool = False
@@ -179,7 +179,7 @@ def collect_all(study: Study) -> None:
         collect_with_bar(settings, [domain], path, study.device)
 
 
-def train_all(study: Study, minutes: float | None, workers: int | None, together: int) -> None:
+def train_all(study: Study, minutes: float | None, workers: int | None, together: int | None) -> None:
     """Train every experiment that is not trained yet; what the time is too short for can go on later."""
     from transporter.cli.console import bar, warn
     from transporter.cli.stop import stop_when_asked
@@ -189,11 +189,11 @@ def train_all(study: Study, minutes: float | None, workers: int | None, together
     deadline = float("inf") if minutes is None else time.time() + 60 * minutes
     collect_all(study)
     on_gpu = study.device != "cpu"
-    planned = jobs_of(study, together, deadline)
+    planned = jobs_of(study, together or (len(study.methods) * study.seeds if on_gpu else 1), deadline)
     every = [experiment for job in planned for experiment in job.group]
     jobs = [job for job in planned if not all(is_finished(experiment, study.work) for experiment in job.group)]
     total = sum(experiment.config.steps for experiment in every)
-    workers = workers or (min(12, cores()) if on_gpu else max(1, cores() - 1))
+    workers = workers or (2 if on_gpu else max(1, cores() - 1))
     failed = []
     with ExitStack() as stack:
         stop = stack.enter_context(stop_when_asked())
@@ -223,19 +223,12 @@ def jobs_of(study: Study, together: int, deadline: float) -> "list[Job]":
     from transporter.training.learner import Hardware
 
     hardware, jobs = Hardware(device=study.device), []
-    groups = []
     for domain in study.domains:
-        experiments = study.experiments(domain)
-        for method in study.methods:
-            seeds = [experiment for experiment in experiments if experiment.recipe == method]
-            groups.append([seeds[i : i + together] for i in range(0, len(seeds), together)])
-    for turn in range(max(len(parts) for parts in groups)):
-        for parts in groups:
-            if turn < len(parts):
-                group = tuple(parts[turn])
-                data = study.data_of(group[0].environment)
-                jobs.append(Job(group, data, study.work, hardware, deadline))
-    return jobs
+        experiments = sorted(study.experiments(domain), key=lambda experiment: experiment.seed)
+        for i in range(0, len(experiments), together):
+            group = tuple(experiments[i : i + together])
+            jobs.append(Job(group, study.data_of(domain), study.work, hardware, deadline))
+    return sorted(jobs, key=lambda job: job.group[0].seed)
 
 
 def measure_all(study: Study, workers: int | None) -> "list[Group]":
