@@ -88,7 +88,7 @@ def main(
     /,
     runs: Path = Path("runs/tracking"),
     out: Path = SHIPPED,
-    recipe: str = "transporter",
+    recipe: str = "suited",
     frames: int = 20_000,
 ) -> None:
     """Ship what was measured, then measure it again on a fresh seed.

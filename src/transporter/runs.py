@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -56,8 +56,11 @@ class Run:
         self._damaged: set[Path] = set()
 
     @classmethod
-    def create(cls, path: Path, settings: Json) -> Self:
-        """A new run; or the one that is there, when its settings are the same."""
+    def create(cls, path: Path, settings: Json, today: Callable[[Json], Json] = lambda settings: settings) -> Self:
+        """A new run; or the one that is there, when its settings are the same.
+
+        `today` makes of settings that an earlier version wrote what this one writes.
+        """
         if not (path / "run.json").exists():
             _refuse_foreign(path)
             make_folder(path)
@@ -66,8 +69,9 @@ class Run:
                     head = sealed({"format": FORMAT, "settings": settings})
                     write_text(path / "run.json", json.dumps(head, indent=2))
         run = cls.open(path)
-        if run.settings != json.loads(json.dumps(settings)):
-            raise InputError(f"{path} holds a run with other settings: {_difference(run.settings, settings)}")
+        there, here = (json.loads(json.dumps(part)) for part in (today(run.settings), settings))
+        if there != here:
+            raise InputError(f"{path} holds a run with other settings: {_difference(there, here)}")
         return run
 
     @classmethod
@@ -267,7 +271,7 @@ def _sha256(path: Path) -> str:
 
 def _difference(old: Json, new: Json) -> str:
     """The first few settings that differ, by dotted name."""
-    flat_old, flat_new = dict(_flatten(old)), dict(_flatten(json.loads(json.dumps(new))))
+    flat_old, flat_new = dict(_flatten(old)), dict(_flatten(new))
     names = sorted(name for name in flat_old | flat_new if flat_old.get(name) != flat_new.get(name))
     return ", ".join(f"{name} {flat_old.get(name)} → {flat_new.get(name)}" for name in names[:4])
 

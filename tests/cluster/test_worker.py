@@ -1,7 +1,11 @@
 """A worker's chunks, without Ray: what they hold is what one process would have kept."""
 
+import os
+import select
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -65,8 +69,14 @@ os.read(0, 1)"""
     parent = subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert parent.stdin
     assert parent.stdout
-    assert int(parent.stdout.readline())
-    parent.kill()
-    parent.wait()
-    assert parent.stdout.read() == ""  # to the end, which comes when the worker is gone; its input is open still
-    parent.stdin.close()
+    worker = int(parent.stdout.readline())
+    try:
+        parent.kill()
+        parent.wait()
+        gone, _, _ = select.select([parent.stdout], [], [], 10.0)  # its end comes when the worker's does
+        assert gone
+        assert parent.stdout.read() == ""
+    finally:
+        parent.stdin.close()  # which it waits for, too
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)

@@ -20,7 +20,7 @@ from transporter.data.pairs import PairSet
 from transporter.errors import InputError
 from transporter.models.zoo import load
 from transporter.runs import Run
-from transporter.training.config import TrainConfig
+from transporter.training.config import TrainConfig, of_today
 from transporter.training.learner import Hardware
 from transporter.training.loop import train
 
@@ -77,6 +77,16 @@ def test_a_training_of_before_goes_on(files: Path) -> None:
         train(longer, PairSet.open(files / "data"), run, Hardware(device="cpu"))
     assert (config.steps, run.latest().step) == (12, 15)  # type: ignore[union-attr]
     assert [row["step"] for row in run.metrics()] == [3, 4, 6, 8, 9, 12, 15]
+
+
+def test_a_training_of_before_is_taken_for_what_it_is(files: Path) -> None:
+    stored = Run.open(files / "run").settings
+    today = {**stored, "config": TrainConfig.from_json(stored["config"]).to_json()}
+    assert today != stored  # there is more to set than there was
+    assert Run.create(files / "run", today, of_today).latest() is not None
+    other = {**today, "config": {**today["config"], "carried": 0.5}}
+    with pytest.raises(InputError, match=r"other settings: config\.carried"):
+        Run.create(files / "run", other, of_today)
 
 
 def future(path: Path) -> None:

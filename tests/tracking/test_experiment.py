@@ -27,7 +27,7 @@ from transporter.tracking.experiment import (
 )
 from transporter.tracking.measure import is_measured, measure, measure_here, shards, to_measure, write_result
 from transporter.training.learner import Hardware
-from transporter.training.loop import train
+from transporter.training.loop import NotFiniteError, train
 
 FRAMES = 90
 
@@ -37,13 +37,17 @@ def planned(seed: int = 0, recipe: str = "transporter"):
 
 
 def test_an_environment_has_its_own_recipe_and_annealing_is_a_share_of_the_steps() -> None:
-    floes = plan("frostbite", "transporter", 0, steps=100, size=80)
+    floes = plan("frostbite", "suited", 0, steps=100, size=80)
     assert floes.config == plan("frostbite", "alike", 0, steps=100, size=80).config
-    assert floes.name == "frostbite-transporter-seed0"
-    assert plan("frostbite", "transporter", 0, steps=100, size=32, base="tiny").config.model.shape == TINY
+    assert floes.config != plan("frostbite", "transporter", 0, steps=100, size=80).config
+    assert floes.name == "frostbite-suited-seed0"
+    assert plan("frostbite", "suited", 0, steps=100, size=32, base="tiny").config.model.shape == TINY
     assert (floes.config.validate_every, floes.config.checkpoint_every) == (5, 20)
     assert plan("pong", "transporter", 0, steps=100, size=80, anneal=0.5).config.sigma_steps == 50
     assert plan("pong", "not_annealed", 0, steps=100, size=80, anneal=0.5).config.sigma_steps == 0
+    own = plan("pong", "twice+sigma_steps=7+validate_every=9", 0, steps=100, size=80, anneal=0.5).config
+    assert (own.sigma_steps, own.validate_every, own.model.keypoints) == (7, 9, 6)
+    assert plan("pong", "twice", 0, steps=100, size=80, keypoints=4).config.model.keypoints == 4
 
 
 def test_a_job_says_what_it_trains() -> None:
@@ -99,6 +103,27 @@ def test_what_is_trained_is_not_trained_again(data: Path, work: Path) -> None:
         raise AssertionError("there was nothing to train")
 
     train_job(Job((planned(0), planned(1)), data, work, Hardware("cpu")), refuse)
+
+
+def test_one_that_fails_leaves_the_others_ready_to_be_measured(data: Path, tmp_path: Path) -> None:
+    def fails(configs, pairs, runs, hardware, stopping) -> None:
+        train(configs[0], pairs, runs[0], hardware)
+        raise NotFiniteError("loss not finite")
+
+    with pytest.raises(NotFiniteError):
+        train_job(Job((planned(0), planned(1)), data, tmp_path, Hardware("cpu")), fails)
+    assert is_finished(planned(0), tmp_path)
+    assert trained(planned(1).name, tmp_path) is None
+
+
+def test_seeds_are_compared_by_the_loss_that_chose_their_checkpoints(data: Path, tmp_path: Path) -> None:
+    carried = planned(0, "transporter+carried=0.5")
+    train_job(Job((carried,), data, tmp_path, Hardware("cpu")))
+    found = trained(carried.name, tmp_path)
+    assert found is not None
+    rows = {row["step"]: row for row in found.record["metrics"] if "validation_loss" in row}
+    best = rows[found.record["figures"]["measured_step"]]
+    assert found.record["figures"]["validation_loss"] == pytest.approx(best["validation_loss"], rel=1e-4)
 
 
 def test_a_training_cut_short_can_be_measured_and_goes_on(data: Path, tmp_path: Path) -> None:

@@ -90,3 +90,9 @@ def test_the_choice_on_what_was_measured_so_far() -> None:
     assert found.regret < 0.01
     assert found.random < found.chosen - 0.05
     assert found.rank_correlation > 0.5
+
+
+def test_a_recipe_with_numbers_is_read_back_from_its_name(tmp_path: Path) -> None:
+    [found] = read_all([write(tmp_path, "pong-wide+learning_rate=1e-4-seed2", ratio=0.5, loss=0.3)])
+    assert (found.environment, found.recipe, found.seed) == ("pong", "wide+learning_rate=1e-4", 2)
+    assert by_method([found])[0].title == "Transporter, widest view, learning_rate 0.0001"

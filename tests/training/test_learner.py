@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from transporter.models.blocks import PAPER, SMALL, Shape
+from transporter.models.blocks import NEAR, PAPER, SMALL, Shape
 from transporter.training.batches import ResidentPairs, Sampler
 from transporter.training.config import preset
 from transporter.training.learner import Hardware, Learner
@@ -41,15 +41,18 @@ def test_a_step_asks_nothing_of_the_cpu(transport: str) -> None:
 
 
 @needs_gpu
-@pytest.mark.parametrize("both_ways", [False, True])
-@pytest.mark.parametrize("shape", [PAPER, SMALL])
-def test_the_kernels_of_a_gpu_give_the_gradients_of_plain_layers(shape: Shape, both_ways: bool) -> None:
+@pytest.mark.parametrize("how", [(), (True, 0.0), (True, 0.5)], ids=["one way", "both ways", "half carried"])
+@pytest.mark.parametrize(("shape", "keynet"), [(PAPER, None), (SMALL, None), (NEAR, SMALL)])
+def test_the_kernels_of_a_gpu_give_the_gradients_of_plain_layers(
+    shape: Shape, keynet: Shape | None, how: tuple[bool, float]
+) -> None:
     """Everything at once: rearranged and fused layers, Eq. 1, streams beside. Plain is what a CPU runs."""
     torch.backends.cudnn.allow_tf32 = False
-    config = preset("fast", keypoints=3, size=32, batch=8, standardise=False, shape=shape, both_ways=both_ways)
+    changes = {"shape": shape, "keynet": keynet, "both_ways": bool(how), "carried": how[1] if how else 0.0}
+    config = preset("fast", keypoints=3, size=32, batch=8, standardise=False, **changes)
     frames = torch.randint(0, 256, (2, 4, 32, 32, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     plain = Learner(config, Hardware(device="cpu", precision="fp32")).model
-    plain(*frames, *([True] if both_ways else [])).loss.backward()
+    plain(*frames, *how).loss.backward()
     fast = Learner(config, Hardware(device="cuda", precision="fp32", graph=False))
     fast.optimiser.step = lambda: None  # type: ignore[method-assign]
     fast.model.load_state_dict(plain.state_dict())

@@ -4,8 +4,8 @@ from transporter.envs import names, scene
 from transporter.errors import InputError
 from transporter.models.blocks import NEAR, PAPER, SMALL, WIDE
 from transporter.models.factory import build
-from transporter.training.config import preset
-from transporter.training.recipes import RECIPES, configure, recipe
+from transporter.training.config import Preset, preset
+from transporter.training.recipes import RECIPES, configure, recipe, suited
 
 
 def made(name: str, **changes):
@@ -42,9 +42,17 @@ def test_parts_of_a_shape_change_alone_and_norms_in_both_networks() -> None:
     assert made("far", norm="layer").model.keynet is None
 
 
-def test_keypoints_are_times_as_many_and_what_is_given_goes_first() -> None:
-    assert made("twice").model.keypoints == 6
+def test_what_is_given_goes_before_what_a_recipe_says() -> None:
+    assert made("twice").model.keypoints == 3
     assert made("alike", carried=0.1).carried == 0.1
+    assert made("zhang+decay_every=70").decay_every == 70
+    assert made("zhang+decay_every=70").model.raise_every == 1_000
+
+
+def test_an_environments_recipe_gives_way_where_frames_are_of_another_size() -> None:
+    assert suited("alike", "fast", 80) == "alike"
+    assert suited("alike", "fast", 84) == "transporter"  # a multiple of 4, and WIDE needs one of 8
+    assert suited("alike", "tiny", 80) == "transporter"
 
 
 def test_numbers_may_follow_a_name() -> None:
@@ -65,6 +73,16 @@ def test_numbers_may_follow_a_name() -> None:
         ("wide+batch=1.5", "'1.5' is no number that batch could be"),
         ("wide+", "cannot change ''"),
         ("wide+carried=2", "carried is a share"),
+        ("wide+decay_every=0", "cannot be"),
+        ("wide+decay=nan", "cannot be"),
+        ("wide+learning_rate=-1", "cannot be"),
+        ("wide+learning_rate=nan", "cannot be"),
+        ("wide+warmup=-1", "cannot be"),
+        ("wide+sigma_start=0", "cannot shrink"),
+        ("wide+sigma_start=-1", "cannot shrink"),
+        ("wide+sigma_steps=-1", "cannot shrink"),
+        ("wide+validation_pairs=-1", "at least 0"),
+        ("wide+floor=0", "floor must be"),
     ],
 )
 def test_a_recipe_that_cannot_be_is_refused(name: str, said: str) -> None:
@@ -77,9 +95,10 @@ def test_every_environment_has_a_recipe() -> None:
         assert scene(name).recipe in RECIPES
 
 
+@pytest.mark.parametrize("base", ["paper", "fast", "tiny"])
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_recipe_makes_a_model(name: str) -> None:
-    build(made(name, size=32).model)
+def test_every_recipe_makes_a_model_of_every_preset(name: str, base: Preset) -> None:
+    build(made(name, base=base, size=32).model)
 
 
 def test_an_unknown_recipe_is_named() -> None:

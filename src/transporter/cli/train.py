@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -55,10 +55,11 @@ def train(
     Args:
         source: An environment (pong, stack_4, sprites, any Atari game), video files, or a folder of videos or images.
         data: A data set from `transporter collect`; by default one is collected first, in data/.
-        out: Run folder; by default runs/NAME-PRESET-seedN.
+        out: Run folder; by default runs/NAME-PRESET-seedN, or runs/NAME-PRESET-RECIPE-seedN.
         preset: paper: to the letter; fast: for one GPU; tiny: for two CPU cores; auto: fast with a GPU, else tiny.
-        recipe: A named change of the preset, such as wide (KeyNet sees further) or rows (for many things that look
-            alike); numbers may follow, as in wide+carried=0.5. By default what suits the environment.
+        recipe: A named change of the preset, such as wide (KeyNet sees further) or alike (for many things that look
+            alike); numbers may follow, as in wide+carried=0.5. By default, with the preset fast, what the environment
+            is known to need.
         keypoints: K; by default what the environment knows, or 5 for videos.
         size: Frames are size × size; by default the data set's, or the preset's.
         steps: Updates to make; by default the preset's.
@@ -92,7 +93,8 @@ def train(
     from transporter.training import config as presets
     from transporter.training.distributed import process_group
     from transporter.training.learner import Hardware
-    from transporter.training.recipes import configure
+    from transporter.training.recipes import configure, suited
+    from transporter.training.recipes import recipe as find
 
     hardware = Hardware(device_named(device), precision, compile)
     if preset == "auto":
@@ -104,8 +106,9 @@ def train(
         raise InputError("under torchrun name a data set: make one with `transporter collect`, then give its --data")
     else:
         wanted = data_to_collect(name, label, size or base.model.size, pairs or presets.PAIRS[preset], seed)
+    way = recipe or suited(default_recipe(name), preset, wanted.settings.size)
     changes: dict[str, Any] = {
-        "keypoints": keypoints or default_keypoints(name),
+        "keypoints": keypoints or default_keypoints(name) * find(way).keypoints,
         "size": wanted.settings.size,
         "seed": seed,
         "steps": steps,
@@ -121,14 +124,14 @@ def train(
         "validate_every": validate_every,
         "checkpoint_every": checkpoint_every,
     }
-    way = recipe or (default_recipe(name) if preset == "fast" else "transporter")
     config = configure(way, preset, **{field: value for field, value in changes.items() if value is not None})
+    made = "-".join(filter(None, (label, preset, recipe)))
     if seeds > 1:
-        path = out or Path("runs") / f"{label}-{preset}-seeds{seed}to{seed + seeds - 1}"
+        path = out or Path("runs") / f"{made}-seeds{seed}to{seed + seeds - 1}"
         train_seeds(path, name, wanted, config, seeds, source if data is None else None, hardware)
         say(f"trained: {bold(path)}")
         return
-    path = out or Path("runs") / f"{label}-{preset}-seed{seed}"
+    path = out or Path("runs") / f"{made}-seed{seed}"
     with process_group(hardware) as rank, opened_run(path, name, wanted, config, rank) as run:
         if data is None:
             collect_with_bar(wanted.settings, source, wanted.path, hardware.device)
@@ -209,6 +212,7 @@ def default_recipe(name: str) -> str:
 def opened_run(path: Path, name: str, data: Wanted, config: "TrainConfig", rank: int = 0) -> "Iterator[Run]":
     """The run, new or to go on with, for this process (or those of one torchrun) alone."""
     from transporter.runs import Run
+    from transporter.training.config import of_today
     from transporter.training.distributed import from_first
 
     settings = {
@@ -222,7 +226,7 @@ def opened_run(path: Path, name: str, data: Wanted, config: "TrainConfig", rank:
         refused = None
         if rank == 0:
             try:
-                stack.enter_context(claimed_run(path, settings))
+                stack.enter_context(claimed_run(path, settings, of_today))
             except InputError as error:
                 refused = str(error)
         if refused := from_first(refused):
@@ -231,12 +235,14 @@ def opened_run(path: Path, name: str, data: Wanted, config: "TrainConfig", rank:
 
 
 @contextmanager
-def claimed_run(path: Path, settings: "Json") -> Iterator[None]:
+def claimed_run(
+    path: Path, settings: "Json", today: "Callable[[Json], Json]" = lambda settings: settings
+) -> Iterator[None]:
     """The run folder, made and locked; what is refused before it has learnt anything leaves none behind."""
     from transporter.runs import Run
 
     new = not (path / "run.json").exists()
-    with no_empty_folders(path), Run.create(path, settings).lock():
+    with no_empty_folders(path), Run.create(path, settings, today).lock():
         try:
             yield
         except InputError:

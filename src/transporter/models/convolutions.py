@@ -192,7 +192,7 @@ class FrameConv(Rearranged):
             how = (self.outer, self.before, reached, self.spare, dtype)
             if not torch.is_grad_enabled() or torch.compiler.is_compiling():
                 return rows_of_blocks(x, *how)
-            # What learns keeps them anyway; Φ and Ψ read the same ones.
+            # What learns keeps them anyway; Φ and Ψ read the same ones, where their first kernels are of one size.
             return once(x, how, lambda: rows_of_blocks(x, *how))
         ring = (self.outer,) * 4
         blocks = F.pixel_unshuffle(F.pad(x.to(dtype), (*ring, 0, self.spare)), 2)

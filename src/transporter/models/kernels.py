@@ -59,10 +59,9 @@ class Aside:
         self.open = True
 
     def __exit__(self, *error: object) -> None:
-        for stream in self._streams:
+        used, self._streams, self.open = self._streams, set(), False
+        for stream in used:
             torch.cuda.current_stream().wait_stream(stream)
-        self._streams.clear()
-        self.open = False
 
     @contextmanager
     def of(self, *read: Tensor) -> Iterator[None]:

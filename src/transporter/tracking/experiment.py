@@ -30,11 +30,13 @@ from transporter.models.factory import build
 from transporter.models.zoo import from_run
 from transporter.results import Result
 from transporter.runs import Run
-from transporter.training.config import Preset, TrainConfig
+from transporter.training.config import Preset, TrainConfig, of_today
 from transporter.training.health import health
 from transporter.training.learner import Hardware
+from transporter.training.loop import rebuilt
 from transporter.training.many import train_many
-from transporter.training.recipes import configure
+from transporter.training.recipes import SUITED, configure, suited
+from transporter.training.recipes import recipe as find
 
 SAMPLES = 4  # pairs that are kept to look at
 VALIDATIONS, CHECKPOINTS = 20, 5  # in each training
@@ -71,16 +73,17 @@ def plan(
 ) -> Experiment:
     """An experiment with as many keypoints as the environment asks for, unless told otherwise.
 
-    `anneal` is the share of steps over which heatmaps shrink. The preset itself becomes the recipe that suits the
-    environment.
+    `anneal` is the share of steps over which heatmaps shrink. What a recipe says itself goes before all of this.
     """
     known = scene(environment)
-    way = known.recipe if recipe == "transporter" and base == "fast" else recipe
-    given: dict[str, Any] = {"keypoints": keypoints or known.keypoints, "size": size, "steps": steps, "seed": seed}
-    given |= {"validate_every": max(1, steps // VALIDATIONS), "checkpoint_every": max(1, steps // CHECKPOINTS)}
+    way = suited(known.recipe, base, size) if recipe == SUITED else recipe
+    found = find(way)
+    usual: dict[str, Any] = {"keypoints": keypoints or known.keypoints * found.keypoints}
+    usual |= {"validate_every": max(1, steps // VALIDATIONS), "checkpoint_every": max(1, steps // CHECKPOINTS)}
     if anneal is not None and configure(way, base).sigma_steps:
-        given["sigma_steps"] = int(steps * anneal)
-    return Experiment(environment, recipe, configure(way, base, **given), base)
+        usual["sigma_steps"] = int(steps * anneal)
+    given = {name: value for name, value in usual.items() if name not in found.changes}
+    return Experiment(environment, recipe, configure(way, base, size=size, steps=steps, seed=seed, **given), base)
 
 
 class Trained(NamedTuple):
@@ -159,12 +162,14 @@ def train_job(job: Job, train_all: Callable[..., object] = train_many) -> None:
     with ExitStack() as stack:
         runs = []
         for experiment in left:
-            runs.append(Run.create(job.work / experiment.name, settings(experiment, pairs, job)))
+            runs.append(Run.create(job.work / experiment.name, settings(experiment, pairs, job), of_today))
             stack.enter_context(runs[-1].lock())
-        train_all([experiment.config for experiment in left], pairs, runs, job.hardware, stopping=stopping)
-        for experiment, run in zip(left, runs, strict=True):
-            if run.latest() is not None:
-                write_record(experiment, run, pairs, job.hardware)
+        try:
+            train_all([experiment.config for experiment in left], pairs, runs, job.hardware, stopping=stopping)
+        finally:  # whatever became of one of them, the others have come to their ends
+            for experiment, run in zip(left, runs, strict=True):
+                if run.latest() is not None:
+                    write_record(experiment, run, pairs, job.hardware)
 
 
 def settings(experiment: Experiment, pairs: PairSet, job: Job) -> dict[str, Any]:
@@ -239,7 +244,7 @@ def rebuild(config: TrainConfig, run: Run, pairs: PairSet, device: torch.device)
     losses, errors, copies = [], [], []
     parts: list[tuple[Tensor, ...]] = []
     for source, target in _batches(pairs, rows, device):
-        output = model(source, target)
+        output = rebuilt(model, config, source, target)
         seen = output.prediction.float() * model.pixels.scale + model.pixels.mean
         errors.append(_error(seen.permute(0, 2, 3, 1), target))
         copies.append(_error(source, target))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from transporter.errors import InputError
+from transporter.models.pixels import FLOOR
 from transporter.tracking.metrics import TrackingCurve
 from transporter.tracking.results import HEADLINES, Evaluation
 from transporter.training.recipes import recipe
@@ -32,7 +33,8 @@ class Measurement:
     def read(cls, path: Path) -> "Measurement":
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
-            environment, recipe, _ = data["name"].split("-")
+            environment, rest = data["name"].split("-", 1)  # a recipe's numbers may have a minus of their own
+            recipe, _ = rest.rsplit("-", 1)
             found = cls(data["name"], environment, recipe, data)
             _ = found.candidate, found.truth
         except (ValueError, KeyError, TypeError) as error:
@@ -48,9 +50,13 @@ class Measurement:
         return self.data["seeds"]["train"]
 
     @property
-    def model(self) -> dict[str, Any]:
+    def train(self) -> dict[str, Any]:
         config = self.data["config"]
-        return config.get("train", config)["model"]  # the first results had nothing else in their configuration
+        return config.get("train", config)  # the first results had nothing else in their configuration
+
+    @property
+    def model(self) -> dict[str, Any]:
+        return self.train["model"]
 
     @property
     def keypoints(self) -> int:
@@ -123,8 +129,9 @@ def by_method(results: Sequence[Measurement]) -> list[Group]:
 
 
 def comparable(one: Measurement) -> Hashable:
-    """Results whose losses can be compared: same frames, same pixels, as many keypoints."""
-    return one.environment, *(one.model[name] for name in ("keypoints", "size", "standardise"))
+    """Results whose losses can be compared: same frames, same pixels, as many keypoints, and rebuilt alike."""
+    pixels = (one.model[name] for name in ("keypoints", "size", "standardise"))
+    return one.environment, *pixels, one.model.get("floor", FLOOR), bool(one.train.get("carried"))
 
 
 def flat_figures(groups: Sequence[Group]) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """What decides a training run, and the named presets."""
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -35,6 +36,15 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.steps < 1 or self.batch < 1:
             raise InputError(f"steps and batch must be at least 1, not {self.steps} and {self.batch}")
+        if not 0 < self.learning_rate < math.inf or not 0 < self.decay <= 1 or self.decay_every < 1 or self.warmup < 0:
+            raise InputError(
+                f"a learning rate of {self.learning_rate}, times {self.decay} every {self.decay_every} steps after "
+                f"{self.warmup} to warm up, cannot be"
+            )
+        if self.sigma_steps < 0 or not (self.sigma_start is None or 0 < self.sigma_start < 100):
+            raise InputError(f"heatmaps cannot shrink from {self.sigma_start} over {self.sigma_steps} steps")
+        if self.validation_pairs < 0:
+            raise InputError(f"validation_pairs must be at least 0, not {self.validation_pairs}")
         if self.both_ways and (self.batch % 2 or self.model.kind not in BOTH_WAYS):
             raise InputError("both_ways needs an even batch and a transporter: the baselines gain nothing by it")
         if not 0 <= self.carried <= 1 or (self.carried and not self.both_ways):
@@ -67,6 +77,12 @@ class TrainConfig:
             return cls(**{**data, "model": ModelConfig.from_json(data["model"])})
         except (KeyError, TypeError) as error:
             raise InputError(f"not a training this version knows: {error}") from error
+
+
+def of_today(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a training's run folder, with what its version did not know of as it was then: by default."""
+    config = settings.get("config")
+    return {**settings, "config": TrainConfig.from_json(config).to_json()} if isinstance(config, dict) else settings
 
 
 Preset = Literal["paper", "fast", "tiny"]
@@ -107,6 +123,8 @@ def preset(name: Preset, **changes: Any) -> TrainConfig:
     base = PRESETS[name]
     if "steps" in changes and "sigma_steps" not in changes:
         changes["sigma_steps"] = base.sigma_steps * changes["steps"] // base.steps
+    if changes.get("carried"):
+        changes.setdefault("both_ways", True)
     if changes.get("kind", base.model.kind) not in BOTH_WAYS:
         changes |= {"both_ways": False, "carried": 0.0}
     of_model = {f.name for f in dataclasses.fields(ModelConfig)}

@@ -11,6 +11,8 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
 from transporter.files import replacing
+from transporter.models.factory import Model
+from transporter.models.transporter import Output
 from transporter.runs import Json, Run
 from transporter.training.batches import Draw, ResidentPairs, Sampler
 from transporter.training.config import TrainConfig
@@ -138,12 +140,18 @@ def validate(learner: Learner, pixels: ResidentPairs, rows: Int64[np.ndarray, "m
     for part in np.array_split(rows, -(-len(rows) // batch)):
         source, target = pixels.batch(Draw(part, np.zeros(len(part), bool)))
         with learner.hardware.autocast(learner.device):
-            # Where some frames are rebuilt of what is carried, all that are held out are: the rest can do without.
-            output = learner.model(source, target, *((False, 1.0) if learner.config.carried else ()))
+            output = rebuilt(learner.model, learner.config, source, target)
         losses.append(output.loss * len(part))
         parts.append((source, target, output.source_points, output.target_points))
     together = [torch.cat(column) for column in zip(*parts, strict=True)]
     return Validation(float(torch.stack(losses).sum() / len(rows)), health(*together))
+
+
+def rebuilt(
+    model: Model, config: TrainConfig, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]
+) -> Output:
+    """Held-out frames: all of them of what is carried, where some are in training; the rest asks for no following."""
+    return model(source, target, *((False, 1.0) if config.carried else ()))
 
 
 def _place() -> tuple[int, int]:

@@ -21,7 +21,7 @@ class Recipe:
 
     title: str
     changes: Mapping[str, Any] = field(default_factory=dict)
-    keypoints: int = 1  # times as many as the environment asks for
+    keypoints: int = 1  # times as many as the environment knows of: for whoever asks it
     thirds: tuple[str, ...] = ()  # fields that are a third of the steps
     far: bool = False  # Φ has Ψ's shape, where the preset's own reaches less far
 
@@ -60,6 +60,8 @@ RECIPES: dict[str, Recipe] = {
     ),
 }
 RECIPES["default"] = RECIPES["transporter"]  # as it is called in results/recipes
+SUITED = "suited"  # to an environment: whichever recipe it names, or the preset where frames are too small for that
+RECIPES[SUITED] = RECIPES["transporter"]
 _NUMBERS = {f.name: f.type for f in (*dataclasses.fields(TrainConfig), *dataclasses.fields(ModelConfig))}
 
 
@@ -86,13 +88,22 @@ def _number(part: str) -> tuple[str, float]:
         raise InputError(f"{value!r} is no number that {name} could be") from None
 
 
+def suited(wanted: str, base: Preset, size: int) -> str:
+    """The recipe that an environment wants, where it makes anything of frames of this size; else the preset itself."""
+    if base != "fast":  # the others are as small, or as the paper has it, for reasons of their own
+        return "transporter"
+    try:
+        configure(wanted, base, size=size)
+    except InputError:
+        return "transporter"
+    return wanted
+
+
 def configure(name: str, base: Preset = "fast", **given: Any) -> TrainConfig:
     """The training that a recipe makes of a preset; what is given goes before what the recipe says."""
     found = recipe(name)
-    if "keypoints" in given:
-        given["keypoints"] *= found.keypoints
     steps, model = given.get("steps", PRESETS[base].steps), PRESETS[base].model
-    changes = {**found.changes, **{n: max(1, steps // 3) for n in found.thirds}, **given}
+    changes = {**{n: max(1, steps // 3) for n in found.thirds}, **found.changes, **given}
     shape, keynet = changes.get("shape", model.shape), changes.get("keynet", model.keynet)
     if found.far:
         shape, keynet = keynet or shape, None

@@ -218,7 +218,7 @@ def train_all(study: Study, minutes: float | None, workers: int | None, together
 
 
 def jobs_of(study: Study, together: int, deadline: float) -> "list[Job]":
-    """Experiments in the order of their seeds, so that every method has its first before any has its second."""
+    """Experiments in the order of their seeds; with few in a job, every method has its first before any its second."""
     from transporter.tracking.experiment import Job
     from transporter.training.learner import Hardware
 

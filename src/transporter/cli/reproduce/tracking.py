@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 SHOWN, EVERY, FROM = 6, 10, 60  # frames in a picture, steps between them, and before the first: play has begun by then
 
 
-DEFAULTS = Options("pong,ms_pacman,frostbite,stack_4", "transporter,jakab,zhang", 5, Path("results/tracking"))
+DEFAULTS = Options("pong,ms_pacman,frostbite,stack_4", "suited,jakab,zhang", 5, Path("results/tracking"))
 
 
 def tracking(given: Given = DEFAULTS) -> None:

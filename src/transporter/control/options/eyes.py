@@ -18,9 +18,10 @@ from transporter.frames import resize_tensor
 from transporter.models.detector import Detector
 from transporter.models.pixels import Pixels
 from transporter.runs import Checkpoint
-from transporter.training.config import Preset, TrainConfig, preset
+from transporter.training.config import Preset, TrainConfig
 from transporter.training.learner import Hardware, Learner
 from transporter.training.loop import NotFiniteError
+from transporter.training.recipes import configure
 
 
 class Eyes(Protocol):
@@ -76,7 +77,7 @@ class Learning:
         if self.config.model.standardise:
             values = frames.double()
             mean, std = (x.permute(2, 0, 1).float() for x in (values.mean(0), values.std(0, correction=0)))
-            self.learner.model.pixels.fit(mean, std)
+            self.learner.model.pixels.fit(mean, std, self.config.model.floor)
             self._look_again()
 
     @torch.no_grad()
@@ -105,10 +106,13 @@ class Learning:
 
 
 def transporter(config: EyesConfig, keypoints: int, seed: int) -> TrainConfig:
-    """The training of a Transporter in the loop; how long it lasts is for the loop to say."""
+    """The training of a Transporter in the loop; how long it lasts is for the loop to say.
+
+    Its features reach as far as Ψ sees: what those of the preset, which reach less far, do in a loop is not known.
+    """
     name: Preset = "tiny" if config.tiny else "fast"
-    return preset(
-        name, keypoints=keypoints, size=config.size, seed=seed, steps=10**9, batch=config.batch,
+    return configure(
+        "far", name, keypoints=keypoints, size=config.size, seed=seed, steps=10**9, batch=config.batch,
         both_ways=True, learning_rate=config.rate, decay=config.decay,
         decay_every=config.decay_every, sigma_steps=config.sigma_steps,
     )  # fmt: skip
