@@ -31,6 +31,24 @@ def test_processes_share_a_batch_without_overlap() -> None:
     assert np.array_equal(np.concatenate([p.swap for p in parts]), whole.swap)
 
 
+def test_strangers_meet_the_second_frame_of_another_row() -> None:
+    rows = np.arange(100)
+    drawn = Sampler(rows, batch=8, seed=2, strangers=0.5).at(5)
+    assert np.array_equal(drawn.rows, Sampler(rows, batch=8, seed=2).at(5).rows)
+    assert sorted(drawn.partners[:4]) == sorted(drawn.rows[:4])
+    assert (drawn.partners[:4] != drawn.rows[:4]).all()
+    assert np.array_equal(drawn.partners[4:], drawn.rows[4:])
+    parts = [Sampler(rows, 8, 2, rank, world=2, strangers=0.5).at(5) for rank in range(2)]
+    assert np.array_equal(np.concatenate([p.partners for p in parts]), drawn.partners)
+    frames = np.arange(200, dtype=np.uint8).reshape(100, 2, 1, 1, 1).repeat(3, axis=4)
+    source, target = ResidentPairs(frames, torch.device("cpu")).batch(drawn)
+    assert np.array_equal(source[:, 0, 0, 0] // 2, drawn.rows)
+    assert np.array_equal(target[:, 0, 0, 0] // 2, drawn.partners)
+    assert (
+        source[:, 0, 0, 0] % 2 != target[:, 0, 0, 0] % 2
+    ).all()  # a first and a second frame, or the other way round
+
+
 def test_swapped_pairs_run_backwards() -> None:
     pairs = np.arange(2 * 2 * 1 * 1 * 3, dtype=np.uint8).reshape(2, 2, 1, 1, 3)
     source, target = ResidentPairs(pairs, torch.device("cpu")).batch(Draw(np.array([0, 1]), np.array([False, True])))

@@ -83,6 +83,7 @@ def test_numbers_may_follow_a_name() -> None:
         ("wide+sigma_steps=-1", "cannot shrink"),
         ("wide+validation_pairs=-1", "at least 0"),
         ("wide+floor=0", "floor must be"),
+        ("wide+strangers=2", "strangers is a share"),
     ],
 )
 def test_a_recipe_that_cannot_be_is_refused(name: str, said: str) -> None:

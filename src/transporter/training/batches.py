@@ -11,22 +11,35 @@ from transporter.errors import InputError
 
 
 class Draw(NamedTuple):
-    """Rows of a batch, and which of them run backwards in time."""
+    """Rows of a batch, which of them run backwards in time, and where each one's second frame comes from."""
 
     rows: Int64[np.ndarray, "b"]
     swap: Bool[np.ndarray, "b"]
+    partners: Int64[np.ndarray, "b"] | None = None  # None: from the same row
 
 
 class Sampler:
-    """Every pair once an epoch, in an order of its own. A batch follows from seed and step alone: resume is exact."""
+    """Every pair once an epoch, in an order of its own. A batch follows from seed and step alone: resume is exact.
 
-    def __init__(self, rows: Int64[np.ndarray, "n"], batch: int, seed: int, rank: int = 0, world: int = 1) -> None:
+    The first share `strangers` of a batch are pairs of frames that have nothing to do with one another.
+    """
+
+    def __init__(
+        self,
+        rows: Int64[np.ndarray, "n"],
+        batch: int,
+        seed: int,
+        rank: int = 0,
+        world: int = 1,
+        strangers: float = 0.0,
+    ) -> None:
         if len(rows) == 0:
             raise InputError("the data set has no training pairs")
         if batch % world:
             raise InputError(f"a batch of {batch} cannot be split over {world} processes")
         self.rows, self.batch, self.seed = rows, batch, seed
         self.share = slice(rank * batch // world, (rank + 1) * batch // world)
+        self.strangers = round(batch * strangers)
         self._epoch = -1
         self._order = rows
 
@@ -35,7 +48,9 @@ class Sampler:
         epochs = range(start // each, -(-stop // each))
         rows = np.concatenate([self._permutation(e)[max(0, start - e * each) : stop - e * each] for e in epochs])
         swap = np.random.default_rng((self.seed, 1, step)).random(self.batch) < 0.5
-        return Draw(rows[self.share], swap[self.share])
+        # Each meets its neighbour's second frame.
+        partners = np.concatenate((np.roll(rows[: self.strangers], 1), rows[self.strangers :]))
+        return Draw(rows[self.share], swap[self.share], partners[self.share])
 
     def _permutation(self, epoch: int) -> Int64[np.ndarray, "n"]:
         if epoch != self._epoch:
@@ -53,8 +68,9 @@ class ResidentPairs:
     def batch(self, draw: Draw) -> tuple[UInt8[Tensor, "b H W 3"], UInt8[Tensor, "b H W 3"]]:
         """(source, target)"""
         frames = self.pairs.flatten(0, 1)  # whole frames by their number: a GPU copies those far faster than by two
-        first = 2 * draw.rows + draw.swap
-        numbers = torch.from_numpy(np.concatenate((first, first ^ 1)))
+        partners = draw.rows if draw.partners is None else draw.partners
+        first, second = 2 * draw.rows + draw.swap, 2 * partners + ~draw.swap
+        numbers = torch.from_numpy(np.concatenate((first, second)))
         if frames.is_cuda:  # from memory that may be paged out, a copy waits for the step before it
             numbers = numbers.pin_memory()
         chosen = frames.index_select(0, numbers.to(frames.device, non_blocking=True))

@@ -21,6 +21,9 @@ class TrainConfig:
     batch: int = 64  # frames rebuilt in a step
     both_ways: bool = False  # each frame of a pair from the other, so half as many pairs: less to encode
     carried: float = 0.0  # share of the frames rebuilt of the other frame's features alone, moved by the keypoints
+    strangers: float = (
+        0.0  # share of the pairs whose frames are of different trajectories: things that lie still differ
+    )
     learning_rate: float = 1e-3
     decay: float = 0.95  # the learning rate is multiplied by this …
     decay_every: int = 100_000  # … every so many steps
@@ -49,6 +52,8 @@ class TrainConfig:
             raise InputError("both_ways needs an even batch and a transporter: the baselines gain nothing by it")
         if not 0 <= self.carried <= 1 or (self.carried and not self.both_ways):
             raise InputError(f"carried is a share, of what is rebuilt both ways: not {self.carried}")
+        if not 0 <= self.strangers <= 1:
+            raise InputError(f"strangers is a share of the pairs, not {self.strangers}")
         if min(self.log_every, self.validate_every, self.checkpoint_every) < 1:
             raise InputError("log_every, validate_every and checkpoint_every must be at least 1")
 

@@ -82,7 +82,7 @@ def training(
     config = learner.config
     rank, world = _place()
     writes = rank == 0
-    sampler = Sampler(pairs.train_rows, config.pairs, config.seed, rank, world)
+    sampler = Sampler(pairs.train_rows, config.pairs, config.seed, rank, world, config.strangers)
     held_out = pairs.validation_rows[: config.validation_pairs]
     start, best = 0, float("inf")
     if (checkpoint := run.latest()) is not None:
@@ -107,7 +107,8 @@ def training(
         if (logs or validates or saves or learner.device.type == "cpu") and (bad := learner.failed_at()) is not None:
             if writes:
                 run.save(learner.checkpoint(bad, best=best))  # nothing has changed since: the step can be made again
-                _keep_batch(run, bad + 1, *pixels.batch(Sampler(pairs.train_rows, config.pairs, config.seed).at(bad)))
+                whole = Sampler(pairs.train_rows, config.pairs, config.seed, strangers=config.strangers)
+                _keep_batch(run, bad + 1, *pixels.batch(whole.at(bad)))
             raise NotFiniteError(f"loss or gradient not finite at step {bad + 1}: state and batch are in {run.path}")
         row: Json = {"step": step}
         if logs:
