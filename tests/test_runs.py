@@ -8,7 +8,7 @@ import torch
 
 from transporter.errors import InputError
 from transporter.files import replacing
-from transporter.runs import Checkpoint, Run
+from transporter.runs import Checkpoint, GoneError, Run
 
 
 def checkpoint(step: int) -> Checkpoint:
@@ -179,3 +179,15 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
         write_half()
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["file.txt"]
+
+
+def test_a_run_folder_that_is_taken_away_is_said_to_be_gone(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", {})
+    run.save(Checkpoint(1, {"a": torch.zeros(1)}, {}))
+    assert run.saved_step() == 1
+    (tmp_path / "run").rename(tmp_path / "elsewhere")
+    for write in (lambda: run.log({"step": 2}), lambda: run.save(Checkpoint(2, {"a": torch.zeros(1)}, {}))):
+        with pytest.raises(GoneError, match=r"run was taken away: nothing was saved since"):
+            write()
+    assert not (tmp_path / "run").exists()
+    assert run.saved_step() == 0

@@ -1,5 +1,6 @@
 """Tensors in a file: what goes in comes out, and what was changed on the way does not."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import safetensors.torch
 import torch
 
 from transporter.errors import InputError
-from transporter.tensors import read_tensors, write_tensors
+from transporter.tensors import read_tensors, save_file, write_tensors
 
 HEAD = {"format": "1", "card": '{"a": "ü"}'}
 TENSORS = {
@@ -59,3 +60,13 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("text")
     with pytest.raises(InputError, match="is not a file of weights"):
         read_tensors(tmp_path / "text")
+
+
+def test_a_full_disk_is_named_with_the_file(tmp_path: Path, monkeypatch) -> None:
+    def full(*_, **__) -> None:  # word for word what safetensors says
+        raise safetensors.SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    with pytest.raises(OSError, match="No space left") as error:
+        save_file({"a": torch.zeros(3)}, tmp_path / "w.safetensors")
+    assert (error.value.errno, error.value.filename) == (errno.ENOSPC, str(tmp_path / "w.safetensors"))

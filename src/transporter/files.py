@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from transporter.errors import InputError
+
 READABLE = 0o644  # safetensors writes files that only their owner can read; colleagues share runs
 SEAL = "sha256"
 
@@ -25,6 +27,8 @@ def sync(path: Path) -> None:
 
 def make_folder(path: Path) -> None:
     """With the folders above it, each of them there to stay."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file, not a folder")
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir(exist_ok=True)

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from transporter.errors import InputError
 from transporter.files import READABLE, is_temporary, make_folder, parse_json, sealed, sweep, sync, unsealed, write_text
+from transporter.tensors import save_file
 
 FORMAT = 1
 TENSORS, STATE = "tensors.safetensors", "state.json"
@@ -44,6 +45,10 @@ class Checkpoint(NamedTuple):
 
 class DamagedError(Exception):
     """A checkpoint on disk is not what was written."""
+
+
+class GoneError(RuntimeError):
+    """Someone took the folder away while it was written to."""
 
 
 class Run:
@@ -89,7 +94,7 @@ class Run:
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"{path / 'run.json'} is damaged: {error}") from error
+            raise InputError(f"{path / 'run.json'} is damaged: {error}; delete the folder and begin anew") from error
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -104,8 +109,18 @@ class Run:
     # Metrics
 
     def log(self, row: Json) -> None:
-        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as handle:
+        with self._still_there(), (self.path / "metrics.jsonl").open("a", encoding="utf-8") as handle:
             handle.write(json.dumps(row) + "\n")
+
+    @contextmanager
+    def _still_there(self) -> Iterator[None]:
+        """What is missing within may be all of it: that is no one's bad input."""
+        try:
+            yield
+        except FileNotFoundError:
+            if self.path.is_dir():
+                raise
+            raise GoneError(f"the run folder {self.path} was taken away: nothing was saved since") from None
 
     def metrics(self) -> list[Json]:
         """All complete rows; a last line cut short by a crash is left out, and so is, with a word, a damaged one."""
@@ -137,7 +152,10 @@ class Run:
 
     def save(self, checkpoint: Checkpoint, *, best: bool = False) -> None:
         """Publish a checkpoint by one rename, then let older ones go; the last two stay, of the best only one."""
-        folder = self.path / ("best" if best else "checkpoints")
+        with self._still_there():
+            self._publish(self.path / ("best" if best else "checkpoints"), checkpoint, best)
+
+    def _publish(self, folder: Path, checkpoint: Checkpoint, best: bool) -> None:
         written = folder / f"step-{checkpoint.step:010d}"
         if not folder.is_dir():
             folder.mkdir()  # without those above it: a run folder that was taken away must not come back as half of one
@@ -150,6 +168,10 @@ class Run:
         for old in others:
             if old not in kept:
                 _remove(old)
+
+    def saved_step(self) -> int:
+        """Of the newest checkpoint by its name, whole or not; 0 where there is none."""
+        return max((int(path.name.split("-")[1]) for path in self.path.glob("checkpoints/step-*")), default=0)
 
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint that is whole; damaged ones are passed over and named in `warnings`."""
@@ -208,7 +230,7 @@ def _write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     temporary.mkdir()
     try:
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
-        safetensors.torch.save_file(tensors, temporary / TENSORS)
+        save_file(tensors, temporary / TENSORS)
         (temporary / TENSORS).chmod(READABLE)
         (temporary / STATE).write_text(json.dumps({"step": checkpoint.step, **checkpoint.state}))
         sums = {name: _sha256(temporary / name) for name in (TENSORS, STATE)}

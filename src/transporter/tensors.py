@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,11 +23,22 @@ class Stored(NamedTuple):
     tensors: dict[str, Tensor]
 
 
+def save_file(tensors: dict[str, Tensor], path: Path, head: dict[str, str] | None = None) -> None:
+    """As safetensors does it; but what a disk refuses is said as the system says it, with the file's name."""
+    try:
+        safetensors.torch.save_file(tensors, path, metadata=head)
+    except safetensors.SafetensorError as error:
+        if (found := re.search(r"os error (\d+)", str(error))) is None:
+            raise
+        number = int(found[1])
+        raise OSError(number, os.strerror(number), str(path)) from None
+
+
 def write_tensors(path: Path, tensors: dict[str, Tensor], head: dict[str, str]) -> None:
     """One .safetensors file; any reader of that format can open it."""
     kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as temporary:
-        safetensors.torch.save_file(kept, temporary, metadata={**head, SEAL: checksum(Stored(head, kept))})
+        save_file(kept, temporary, {**head, SEAL: checksum(Stored(head, kept))})
 
 
 def read_tensors(path: Path, what: str = "a file of weights") -> Stored:
@@ -38,7 +51,7 @@ def read_tensors(path: Path, what: str = "a file of weights") -> Stored:
         reason = "may not be read" if path.exists() else "does not exist"
         raise InputError(f"{path} {reason}") from None
     except (OSError, ValueError, safetensors.SafetensorError) as error:
-        raise InputError(f"{path} is not {what}: {error}") from error
+        raise InputError(f"{path} is not {what}, or is damaged: {error}") from error
     try:
         expected = take_seal(head)
     except ValueError as error:

@@ -84,6 +84,10 @@ def test_numbers_may_follow_a_name() -> None:
         ("wide+validation_pairs=-1", "at least 0"),
         ("wide+floor=0", "floor must be"),
         ("wide+strangers=2", "strangers is a share"),
+        ("wide+carried=0.5+carried=0.6", "gives a field twice"),
+        ("wide+batch=99999999999999", "batch 1 to 65,536"),
+        ("wide+batch=1_0", "'1_0' is no number"),
+        ("wide+carried=٠.٥", "is no number"),
     ],
 )
 def test_a_recipe_that_cannot_be_is_refused(name: str, said: str) -> None:

@@ -42,6 +42,7 @@ def train_seeds_with_bar(
             shown.at(sum(one["step"] for one in latest), f"seed {configs[which].seed}: {note(latest[which])}")
 
         train_many(configs, data, runs, hardware, observe, stop.asked)
+        shown.at(sum(run.saved_step() for run in runs))
     for run in runs:
         for warning in run.warnings:
             warn(warning)

@@ -93,7 +93,7 @@ def train(
     from transporter.training import config as presets
     from transporter.training.distributed import process_group
     from transporter.training.learner import Hardware
-    from transporter.training.recipes import configure, suited
+    from transporter.training.recipes import SUITED, configure, suited
     from transporter.training.recipes import recipe as find
 
     hardware = Hardware(device_named(device), precision, compile)
@@ -106,7 +106,9 @@ def train(
         raise InputError("under torchrun name a data set: make one with `transporter collect`, then give its --data")
     else:
         wanted = data_to_collect(name, label, size or base.model.size, pairs or presets.PAIRS[preset], seed)
-    way = recipe or suited(default_recipe(name), preset, wanted.settings.size)
+    if recipe == SUITED:
+        recipe = None
+    way = suited(default_recipe(name), preset, wanted.settings.size) if recipe is None else recipe
     changes: dict[str, Any] = {
         "keypoints": keypoints or default_keypoints(name) * find(way).keypoints,
         "size": wanted.settings.size,
@@ -292,7 +294,7 @@ def train_with_bar(
 
         train_model(config, data, run, hardware, observe, stop.asked)
         if shown:
-            shown.at(latest.get("step", config.steps), note(latest))
+            shown.at(run.saved_step(), note(latest))
     if rank == 0:
         for warning in run.warnings:
             warn(warning)

@@ -177,7 +177,7 @@ class Detector:
         except (KeyError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"{path} is not a detector of transporter's: {error}") from error
+            raise InputError(f"{path} is not a detector of transporter's, or is damaged: {error}") from error
         return cls.from_tensors(config, tensors, card, device)
 
     @classmethod

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import safetensors.torch
 import torch
 from torch import Tensor
 
@@ -30,6 +29,7 @@ from transporter.models.factory import build
 from transporter.models.zoo import from_run
 from transporter.results import Result
 from transporter.runs import Run
+from transporter.tensors import save_file
 from transporter.training.config import Preset, TrainConfig, of_today
 from transporter.training.health import health
 from transporter.training.learner import Hardware
@@ -198,7 +198,7 @@ def write_record(experiment: Experiment, run: Run, pairs: PairSet, hardware: Har
     detector.save(run.path / "detector.safetensors")
     rebuilt = rebuild(experiment.config, run, pairs, hardware.resolve())
     with replacing(run.path / "samples.safetensors") as path:
-        safetensors.torch.save_file(rebuilt.samples, path)
+        save_file(rebuilt.samples, path)
     seconds = training_seconds(rows)
     Result(
         name=experiment.name,

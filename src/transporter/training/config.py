@@ -11,6 +11,8 @@ from transporter.models.factory import Kind, ModelConfig
 
 BOTH_WAYS: tuple[Kind, ...] = ("transporter", "pixel")  # kinds that can rebuild both frames of a pair at once
 
+LARGEST_BATCH = 65_536  # frames: more would only burst
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -37,8 +39,10 @@ class TrainConfig:
     checkpoint_every: int = 5_000
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.batch < 1:
-            raise InputError(f"steps and batch must be at least 1, not {self.steps} and {self.batch}")
+        if self.steps < 1 or not 1 <= self.batch <= LARGEST_BATCH:
+            raise InputError(
+                f"steps must be at least 1 and batch 1 to {LARGEST_BATCH:,}, not {self.steps} and {self.batch}"
+            )
         if not 0 < self.learning_rate < math.inf or not 0 < self.decay <= 1 or self.decay_every < 1 or self.warmup < 0:
             raise InputError(
                 f"a learning rate of {self.learning_rate}, times {self.decay} every {self.decay_every} steps after "

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import safetensors.torch
 import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
@@ -14,6 +13,7 @@ from transporter.files import replacing
 from transporter.models.factory import Model
 from transporter.models.transporter import Output
 from transporter.runs import Json, Run
+from transporter.tensors import save_file
 from transporter.training.batches import Draw, ResidentPairs, Sampler
 from transporter.training.config import TrainConfig
 from transporter.training.health import Health, health
@@ -183,4 +183,4 @@ def _agreed(stopping: Callable[[], bool], step: int, world: int, device: torch.d
 def _keep_batch(run: Run, step: int, source: Tensor, target: Tensor) -> None:
     """For inspection."""
     with replacing(run.path / f"not-finite-step-{step}.safetensors") as path:
-        safetensors.torch.save_file({"source": source.cpu().contiguous(), "target": target.cpu().contiguous()}, path)
+        save_file({"source": source.cpu().contiguous(), "target": target.cpu().contiguous()}, path)

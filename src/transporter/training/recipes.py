@@ -1,6 +1,7 @@
 """Recipes: named ways to train, each a preset with some of its fields changed. The preset itself is "transporter"."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,7 +62,8 @@ RECIPES: dict[str, Recipe] = {
 }
 RECIPES["default"] = RECIPES["transporter"]  # as it is called in results/recipes
 SUITED = "suited"  # to an environment: whichever recipe it names, or the preset where frames are too small for that
-RECIPES[SUITED] = RECIPES["transporter"]
+RECIPES[SUITED] = Recipe("Transporter, suited")
+WRITTEN = re.compile(r"[-+]?[0-9]*\.?[0-9]+(e[-+]?[0-9]+)?|nan|inf")  # numbers, without what else Python reads as such
 _NUMBERS = {f.name: f.type for f in (*dataclasses.fields(TrainConfig), *dataclasses.fields(ModelConfig))}
 
 
@@ -71,6 +73,8 @@ def recipe(name: str) -> Recipe:
     if known not in RECIPES:
         raise InputError(f"no recipe named {known!r}: there are {', '.join(RECIPES)}")
     changes = dict(map(_number, given))
+    if len(changes) < len(given):
+        raise InputError(f"the recipe {name} gives a field twice")
     found = RECIPES[known]
     title = ", ".join([found.title, *(f"{field} {value:g}" for field, value in changes.items())])
     return dataclasses.replace(found, title=title, changes={**found.changes, **changes}) if given else found
@@ -83,6 +87,8 @@ def _number(part: str) -> tuple[str, float]:
     if kind not in (int, float, float | None) or name in ("seed", "steps", "keypoints", "size"):
         raise InputError(f"a recipe cannot change {name!r}: write +FIELD=NUMBER, with a number that decides a training")
     try:
+        if not WRITTEN.fullmatch(value):
+            raise ValueError
         return name, int(value) if kind is int else float(value)
     except ValueError:
         raise InputError(f"{value!r} is no number that {name} could be") from None
