@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 import safetensors
-import safetensors.torch
 from torch import Tensor
 
 from transporter.errors import InputError
 from transporter.files import READABLE, is_temporary, make_folder, parse_json, sealed, sweep, sync, unsealed, write_text
-from transporter.tensors import save_file
+from transporter.tensors import load_file, save_file
 
 FORMAT = 1
 TENSORS, STATE = "tensors.safetensors", "state.json"
@@ -281,7 +280,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             if _sha256(folder / name) != manifest["sha256"][name]:
                 raise DamagedError(f"{name} has changed since it was written")
         state = parse_json((folder / STATE).read_bytes())
-        return Checkpoint(state.pop("step"), safetensors.torch.load_file(folder / TENSORS), state)
+        return Checkpoint(state.pop("step"), load_file(folder / TENSORS).tensors, state)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, safetensors.SafetensorError) as error:
         raise DamagedError(str(error)) from error
 
