@@ -156,5 +156,5 @@ def _damaged(folder: Path, what: str) -> str:
 
 
 def damaged(folder: Path, what: str) -> InputError:
-    """The one way in which every reader of a data set says so."""
-    return InputError(_damaged(folder, what))
+    """The one way in which every reader of a data set says so; and of one that is not there any more, that."""
+    return InputError(_damaged(folder, what) if folder.is_dir() else f"{folder} was taken away while it was in use")
