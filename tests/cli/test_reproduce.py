@@ -130,7 +130,7 @@ def test_export_takes_the_figures_of_a_result_along(forked, done: Path) -> None:
 
 def test_what_is_shipped_is_the_chosen_seed_with_its_card(done: Path) -> None:
     script = Path(__file__).parents[2] / "benchmarks" / "ship.py"
-    given = ["results/tracking", "--runs", "runs/tracking", "--out", "shipped"]
+    given = ["results/tracking", "--runs", "runs/tracking", "--out", "shipped", "--recipe", "transporter"]
     ended = subprocess.run([sys.executable, script, *given], cwd=done, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("shipped/sprites.safetensors: seed 0")

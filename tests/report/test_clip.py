@@ -96,5 +96,5 @@ def test_bad_input(tmp_path: Path) -> None:
         clip.add(dot(0))
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot be written"), ClipWriter(tmp_path / "file" / "c.mp4", 64, 64):
+    with pytest.raises(InputError, match="is a file, not a folder"), ClipWriter(tmp_path / "file" / "c.mp4", 64, 64):
         pass

@@ -106,7 +106,7 @@ def test_bad_paths_are_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a folder"):
         TrackWriter(tmp_path / "folder.csv", 64, 64)
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot be written"), TrackWriter(tmp_path / "file" / "t.csv", 64, 64):
+    with pytest.raises(InputError, match="is a file, not a folder"), TrackWriter(tmp_path / "file" / "t.csv", 64, 64):
         pass
     with pytest.raises(InputError, match="no such file"):
         read_tracks(tmp_path / "none.csv")
