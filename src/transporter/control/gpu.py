@@ -1,10 +1,9 @@
-"""What control asks of a GPU: quick products, room, numbers sent without waiting, and work as one CUDA graph."""
+"""What control asks of a GPU: quick products, room, and work as one CUDA graph."""
 
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,12 +20,6 @@ def prepare(device: torch.device) -> None:
 def room(device: torch.device, spare: int) -> int:
     """Bytes that are free on a GPU, `spare` left to the learners; what a CPU has is not asked."""
     return max(0, torch.cuda.mem_get_info(device)[0] - spare) if device.type == "cuda" else sys.maxsize
-
-
-def there(numbers: np.ndarray, device: torch.device) -> Tensor:
-    """The numbers on a device: from pinned memory, since such a copy does not wait for what the GPU still has to do."""
-    tensor = torch.from_numpy(numbers)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
 class Captured:

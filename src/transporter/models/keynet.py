@@ -23,9 +23,17 @@ def gaussian_heatmaps(
     points: Float[Tensor, "b k 2"], height: int, width: int, sigma: float | Tensor
 ) -> Float[Tensor, "b k height width"]:
     """exp(-d² / σ²) around each point: the peak is 1 whatever σ is."""
-    x = torch.exp(-(((cell_centres(width, points.device) - points[..., 0, None]) / sigma) ** 2))
-    y = torch.exp(-(((cell_centres(height, points.device) - points[..., 1, None]) / sigma) ** 2))
+    x, y = (torch.exp(-off) for off in squared_offsets(points, height, width, sigma))
     return y[..., :, None] * x[..., None, :]
+
+
+def squared_offsets(
+    points: Float[Tensor, "b k 2"], height: int, width: int, sigma: float | Tensor
+) -> tuple[Float[Tensor, "b k width"], Float[Tensor, "b k height"]]:
+    """Of cells from each point, across and down, in units of σ: d² / σ² is their sum."""
+    centres = cell_centres(width, points.device), cell_centres(height, points.device)
+    across, down = (((c - points[..., i, None]) / sigma) ** 2 for i, c in enumerate(centres))
+    return across, down
 
 
 class KeyNet(nn.Module):

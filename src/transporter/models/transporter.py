@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from transporter.coords import cell_centres
 from transporter.models.branches import side_by_side
 from transporter.models.fused import fits
-from transporter.models.keynet import gaussian_heatmaps
+from transporter.models.keynet import gaussian_heatmaps, squared_offsets
 from transporter.models.pixels import Pixels
 
 
@@ -84,7 +84,7 @@ def carry(
     """Features where the keypoints bring them: each place has those from which the keypoint nearest to it came."""
     (height, width), device = features.shape[-2:], features.device
     x, y = cell_centres(width, device), cell_centres(height, device)
-    across, down = ((x - points_to[..., 0, None]) / sigma) ** 2, ((y - points_to[..., 1, None]) / sigma) ** 2
+    across, down = squared_offsets(points_to, height, width, sigma)
     # Each heatmap's share of them all: between two keypoints what they do is mixed, as their heatmaps are.
     share = torch.softmax(-(down[..., :, None] + across[..., None, :]), dim=1)
     way = (points_to - points_from)[..., None, None]

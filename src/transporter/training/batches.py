@@ -10,6 +10,12 @@ from torch import Tensor
 from transporter.errors import InputError
 
 
+def there(numbers: np.ndarray, device: torch.device) -> Tensor:
+    """The numbers on a device: from pinned memory, since such a copy does not wait for what the GPU still has to do."""
+    tensor = torch.from_numpy(numbers)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+
+
 class Draw(NamedTuple):
     """Rows of a batch, which of them run backwards in time, and where each one's second frame comes from."""
 
@@ -70,10 +76,7 @@ class ResidentPairs:
         frames = self.pairs.flatten(0, 1)  # whole frames by their number: a GPU copies those far faster than by two
         partners = draw.rows if draw.partners is None else draw.partners
         first, second = 2 * draw.rows + draw.swap, 2 * partners + ~draw.swap
-        numbers = torch.from_numpy(np.concatenate((first, second)))
-        if frames.is_cuda:  # from memory that may be paged out, a copy waits for the step before it
-            numbers = numbers.pin_memory()
-        chosen = frames.index_select(0, numbers.to(frames.device, non_blocking=True))
+        chosen = frames.index_select(0, there(np.concatenate((first, second)), frames.device))
         source, target = chosen.split(len(first))
         return source, target
 

@@ -23,9 +23,7 @@ class TrainConfig:
     batch: int = 64  # frames rebuilt in a step
     both_ways: bool = False  # each frame of a pair from the other, so half as many pairs: less to encode
     carried: float = 0.0  # share of the frames rebuilt of the other frame's features alone, moved by the keypoints
-    strangers: float = (
-        0.0  # share of the pairs whose frames are of different trajectories: things that lie still differ
-    )
+    strangers: float = 0.0  # share of the pairs whose frames are of different trajectories: what lies still differs
     learning_rate: float = 1e-3
     decay: float = 0.95  # the learning rate is multiplied by this …
     decay_every: int = 100_000  # … every so many steps

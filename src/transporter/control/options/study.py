@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from transporter.control.gpu import prepare, room, there
+from transporter.control.gpu import prepare, room
 from transporter.control.options.config import OptionsConfig
 from transporter.control.options.eyes import Drift, Eyes, Learning, drift
 from transporter.control.options.learner import Learner
@@ -15,6 +15,7 @@ from transporter.control.options.network import OptionsNet
 from transporter.control.replay import SequenceReplay
 from transporter.errors import InputError
 from transporter.runs import Checkpoint
+from transporter.training.batches import there
 from transporter.training.learner import Hardware
 
 PROBES = 64  # frames on which keypoints before and after are compared
