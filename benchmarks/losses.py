@@ -28,7 +28,7 @@ from transporter.training.config import TrainConfig
 from transporter.training.learner import Hardware, Learner
 from transporter.training.loop import updates, validate
 
-EVERY = 50  # steps between the losses that are kept
+EVERY = 50  # steps whose mean loss is kept
 LAST = 0.1  # the share of the steps over which the loss at the end is averaged
 
 
@@ -92,10 +92,10 @@ WAYS: dict[str, Callable[[Setting], Found]] = {"plain": plain, "fast": fast(Fals
 
 
 def followed(losses: Iterator[torch.Tensor]) -> tuple[list[float], float]:
-    """A loss now and then, and the seconds that all of it took; nothing waits for the GPU in between."""
+    """The mean loss of every few steps, and the seconds that all of it took; nothing waits for the GPU in between."""
     begun = time.perf_counter()
-    kept = [loss.clone() for step, loss in enumerate(losses) if step % EVERY == 0]
-    values = torch.stack(kept).tolist()
+    kept = [loss.clone() for loss in losses]
+    values = [few.mean().item() for few in torch.stack(kept).split(EVERY)]
     return values, time.perf_counter() - begun
 
 
