@@ -119,7 +119,7 @@ PRESETS: dict[Preset, TrainConfig] = {
 }
 
 # Pairs to collect for a preset where no data set is given.
-PAIRS: dict[Preset, int] = {"paper": 100_000, "fast": 8_000, "tiny": 2_000}
+PAIRS: dict[Preset, int] = {"paper": 100_000, "fast": 20_000, "tiny": 2_000}
 
 
 def preset(name: Preset, **changes: Any) -> TrainConfig:
