@@ -169,6 +169,29 @@ def test_a_run_that_commits_nothing_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "set").exists()
 
 
+@pytest.mark.parametrize("moment", ["before a chunk", "while one is written", "and another set is there"])
+def test_a_folder_that_is_taken_away_does_not_come_back_as_half_of_one(tmp_path: Path, moment: str) -> None:
+    with PairSet.create(tmp_path / "set", SETTINGS) as writer:
+        for i in range(CHUNK):
+            writer.append(numbered(i), i, i)
+        writer.commit(0, 0, False)
+        if moment != "while one is written":
+            writer.append(numbered(CHUNK), CHUNK, CHUNK)
+        (tmp_path / "set").rename(tmp_path / "away")
+        if moment == "while one is written":  # as zarr does it: with the folders above
+            writer._array.resize((2 * CHUNK, *writer._array.shape[1:]))
+        elif moment == "and another set is there":
+            make(tmp_path / "set")
+        with pytest.raises(InputError, match=r"set was taken away while it was written to"):
+            writer.commit(0, 0, False)
+    if moment == "and another set is there":
+        PairSet.open(tmp_path / "set").verify()
+    else:
+        assert not (tmp_path / "set").exists()
+    with PairSet.create(tmp_path / "away", SETTINGS) as writer:
+        assert len(writer) == CHUNK
+
+
 def test_two_writers_at_once_are_refused(tmp_path: Path) -> None:
     second = (
         "import sys; from transporter.data.pairs import *\n"

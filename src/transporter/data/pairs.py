@@ -150,6 +150,7 @@ class PairWriter:
                 fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise InputError(f"another process is writing to {self.path}: wait for it or stop it") from None
+            self._lock = os.fstat(lock.fileno())
             new = not (self.path / NAME).exists()
             try:
                 self._resume()
@@ -161,9 +162,24 @@ class PairWriter:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self.manifest.segments == 0:
+        if self._in_place():
+            empty = self.manifest.segments == 0
+        else:  # zarr may have made the folder again
+            empty = self.path.is_dir() and not (self.path / NAME).exists()
+        if empty:
             self._discard()
         self._release.close()
+
+    def _in_place(self) -> bool:
+        """Whether the folder is still the one that this writer began with."""
+        try:
+            return os.path.samestat(self._lock, (self.path / "lock").stat())
+        except OSError:
+            return False
+
+    def _check_in_place(self) -> None:
+        if not self._in_place():
+            raise InputError(f"{self.path} was taken away while it was written to")
 
     def __len__(self) -> int:
         return len(self._live)
@@ -188,6 +204,7 @@ class PairWriter:
         for name in ["zarr.json", *map(_file, range(len(self.manifest.chunk_bytes), len(self._bytes)))]:
             sync(folder / name)
         sync(folder)
+        self._check_in_place()  # a manifest here would speak of chunks that are elsewhere
         live, trajectory = np.array(self._live, np.int64), np.array(self._trajectory, np.int64)
         segments = self.manifest.segments + 1
         sizes = list(self._bytes)
@@ -233,8 +250,7 @@ class PairWriter:
             self.path.rmdir()
 
     def _write_chunk(self) -> None:
-        if not (self.path / NAME).is_file():  # zarr would make the folder again, and half of a set with it
-            raise InputError(f"{self.path} was taken away while it was written to")
+        self._check_in_place()  # zarr would make the folder again, and half of a set with it
         chunk = len(self._bytes)
         block = np.zeros((CHUNK, *self._array.shape[1:]), np.uint8)
         block[: len(self._waiting)] = self._waiting
