@@ -16,13 +16,13 @@ from transporter.report.plots import Seed, choice_figure
 from transporter.report.published import save_figure
 from transporter.results import Result
 from transporter.tracking.summary import Measurement, agreement, comparable, read_all
-from transporter.training.select import choose
+from transporter.training.select import choose, judged
 
 EXPERIMENT = re.compile(r"\w+-\w+-seed\d+")  # other files in these folders are summaries
 
 
 def main(folders: tyro.conf.Positional[list[Path]], /, out: Path, figure: Path | None = None) -> None:
-    """Write rank correlation and regret, and draw what each training is worth against its loss.
+    """Write rank correlation and regret, and draw what each training is worth against its error.
 
     Args:
         folders: Of results.
@@ -37,9 +37,10 @@ def main(folders: tyro.conf.Positional[list[Path]], /, out: Path, figure: Path |
         groups[comparable(one)].append(one)
     drawn: dict[str, dict[str, list[Seed]]] = defaultdict(lambda: defaultdict(list))
     for members in groups.values():
-        taken = choose([member.candidate for member in members]).name
-        for one in members if len(members) > 1 else ():
-            seed = Seed(one.candidate.validation_loss, one.truth, one.name == taken)
+        candidates = [member.candidate for member in members]
+        taken = choose(candidates).name
+        for one, error in zip(members, judged(candidates), strict=True) if len(members) > 1 else ():
+            seed = Seed(error, one.truth, one.name == taken)
             drawn[f"{one.environment}, K = {one.keypoints}"]["one training"].append(seed)
     figures = {name: round(value, 4) for name, value in found._asdict().items() if value == value}
     of = [member.name for members in groups.values() if len(members) > 1 for member in members]

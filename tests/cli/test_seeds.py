@@ -16,12 +16,13 @@ def test_seeds_are_trained_chosen_and_loaded(forked, data, tmp_path: Path) -> No
     assert done.code == 0, done.err
     folder = tmp_path / "both"
     chosen = json.loads((folder / "chosen.json").read_text())
-    losses = {}
+    errors = {}
     for seed in (0, 1):
         rows = [row for row in Run.open(folder / f"seed{seed}").metrics() if "validation_loss" in row]
         assert rows[-1]["step"] == 6
-        losses[f"seed{seed}"] = min(row["validation_loss"] for row in rows)
-    assert {c["name"] for c in chosen["candidates"]} == set(losses)
+        errors[f"seed{seed}"] = [row["reconstruction_error"] for row in rows]
+    assert {c["name"] for c in chosen["candidates"]} == set(errors)
+    assert all(c["error"] in errors[c["name"]] for c in chosen["candidates"])
     assert chosen["candidates"][0]["name"] == chosen["run"]
     assert chosen["run"] in done.err + done.out
     assert transporter.load(folder).card["step"] == chosen["candidates"][0]["step"]

@@ -85,6 +85,8 @@ def test_a_training_leaves_all_that_measuring_needs(work: Path) -> None:
     np.testing.assert_allclose(transporter.load(found.weights, "cpu")(frames), from_run(run, "cpu")(frames), atol=0.05)
     validated = [row["validation_loss"] for row in run.metrics() if row["step"] == figures["measured_step"]]
     assert figures["validation_loss"] == pytest.approx(validated[0], rel=1e-3)
+    seen = [row["reconstruction_error"] for row in run.metrics() if row["step"] == figures["measured_step"]]
+    assert figures["reconstruction_error"] == pytest.approx(seen[0], rel=1e-3)
 
 
 def test_samples_are_held_out_pairs_and_the_error_of_copying_is_theirs(work: Path) -> None:

@@ -6,14 +6,21 @@ from transporter.errors import InputError
 from transporter.training.select import Candidate, checkpoints, choose, ranked
 
 
-def seed(name: str, loss: float, alive: int, keypoints: int = 3) -> Candidate:
-    return Candidate(name, 100, keypoints, loss, alive)
+def seed(name: str, loss: float, alive: int, keypoints: int = 3, error: float | None = None) -> Candidate:
+    return Candidate(name, 100, keypoints, loss, alive, error)
 
 
 def test_the_lowest_loss_among_the_healthiest() -> None:
     seeds = [seed("dead point, low loss", 0.1, 2), seed("good", 0.2, 3), seed("worse", 0.3, 3), seed("lost", 0.9, 0)]
     assert [c.name for c in ranked(seeds)] == ["good", "worse", "dead point, low loss", "lost"]
     assert choose(seeds).name == "good"
+
+
+def test_the_error_goes_before_the_loss_where_all_have_one() -> None:
+    seeds = [seed("low loss", 0.1, 3, error=0.02), seed("low error", 0.2, 3, error=0.01)]
+    assert [c.name for c in ranked(seeds)] == ["low error", "low loss"]
+    assert choose([*seeds, seed("an old one", 0.3, 3)]).name == "low loss"
+    assert choose([seed("dead point", 0.1, 2, error=0.01), seed("good", 0.2, 3, error=0.02)]).name == "good"
 
 
 def test_one_keypoint_in_ten_does_not_decide() -> None:

@@ -47,7 +47,7 @@ def train_seeds_with_bar(
         for warning in run.warnings:
             warn(warning)
     stop.raise_if_asked(f"stopped, state saved in {path}: run the same command again to go on")
-    say(f"chosen by validation loss and live keypoints: {bold(choose_among(path, configs, runs))}")
+    say(f"chosen by reconstruction error and live keypoints: {bold(choose_among(path, configs, runs))}")
 
 
 def choose_among(path: Path, configs: "list[TrainConfig]", runs: "list[Run]") -> str:

@@ -76,7 +76,7 @@ def train(
         validate_every: Steps between validations, of which the best is kept; by default the preset's.
         checkpoint_every: Steps between checkpoints, to go on from after a crash; by default the preset's.
         seed: Decides every random choice.
-        seeds: Train so many, from `seed` on, side by side; the best by validation loss and live keypoints is chosen.
+        seeds: Train so many, from `seed` on, side by side; the best, by its error and live keypoints, is chosen.
         device: auto (the GPU where there is one), cpu, cuda or cuda:N.
         precision: auto: bf16 on a GPU; coordinates, heatmaps and loss are always fp32.
         compile: torch.compile the networks.

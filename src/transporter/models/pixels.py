@@ -32,3 +32,12 @@ class Pixels(nn.Module):
         """Back to something to look at."""
         frames = values.float() * self.scale + self.mean
         return frames.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
+
+    def error(self, values: Float[Tensor, "b 3 H W"], frames: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, "b"]:
+        """How far each is from its frame in colours, whatever the networks see."""
+        return difference((values.float() * self.scale + self.mean).permute(0, 2, 3, 1), frames)
+
+
+def difference(seen: Tensor, frames: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, "b"]:
+    """Mean squared difference of frames (b, H, W, 3), colours from 0 to 1."""
+    return ((seen.float() - frames.float()) / 255).square().flatten(1).mean(1)

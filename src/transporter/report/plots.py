@@ -96,13 +96,13 @@ def methods_figure(curves: Mapping[str, Mapping[str, Sequence[TrackingCurve]]]) 
 class Seed(NamedTuple):
     """One training as its user sees it, and what it is worth."""
 
-    loss: float  # on held-out pairs
+    error: float  # on held-out pairs
     truth: float  # share of the possible
     chosen: bool
 
 
 def choice_figure(seeds: Mapping[str, Mapping[str, Sequence[Seed]]]) -> "Figure":
-    """Environment by environment: what each seed is worth against its loss; those chosen without labels are ringed."""
+    """Environment by environment: what each seed is worth against its error; those chosen without labels are ringed."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     if not any(part for methods in seeds.values() for part in methods.values()):
@@ -113,13 +113,13 @@ def choice_figure(seeds: Mapping[str, Mapping[str, Sequence[Seed]]]) -> "Figure"
         _title(axis, environment)
         for method, part in methods.items():
             line = LINES[order.index(method) % len(LINES)]
-            losses, truths = [one.loss for one in part], [one.truth for one in part]
-            axis.scatter(losses, truths, s=34, color=line, alpha=0.75, linewidths=0)
+            errors, truths = [one.error for one in part], [one.truth for one in part]
+            axis.scatter(errors, truths, s=34, color=line, alpha=0.75, linewidths=0)
             taken = [one for one in part if one.chosen]
-            rings = [one.loss for one in taken], [one.truth for one in taken]
+            rings = [one.error for one in taken], [one.truth for one in taken]
             axis.scatter(*rings, s=120, facecolors="none", edgecolors=line, linewidths=1.6)
-        every = [one.loss for part in methods.values() for one in part if one.loss > 0]
-        if every and max(every) > 3 * min(every):  # methods have losses of their own
+        every = [one.error for part in methods.values() for one in part if one.error > 0]
+        if every and max(every) > 3 * min(every):  # methods have errors of their own
             axis.set_xscale("log")
             axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
             axis.xaxis.set_minor_formatter(NullFormatter())
@@ -127,7 +127,7 @@ def choice_figure(seeds: Mapping[str, Mapping[str, Sequence[Seed]]]) -> "Figure"
             axis.xaxis.set_major_locator(MaxNLocator(4))
         axis.xaxis.set_major_formatter("{x:.3g}")
         axis.set_ylim(-0.02, 1.05)
-        axis.set_xlabel("validation loss")
+        axis.set_xlabel("error on held-out pairs")
     axes[0].set_ylabel("share of the possible")
     dots = [axes[0].scatter([], [], s=34, color=LINES[i % len(LINES)]) for i in range(len(order))]
     ring = axes[0].scatter([], [], s=120, facecolors="none", edgecolors=FAINT, linewidths=1.6)

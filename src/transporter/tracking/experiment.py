@@ -26,6 +26,7 @@ from transporter.envs import scene
 from transporter.errors import InputError
 from transporter.files import replacing
 from transporter.models.factory import build
+from transporter.models.pixels import difference
 from transporter.models.zoo import from_run
 from transporter.results import Result
 from transporter.runs import Run
@@ -245,9 +246,8 @@ def rebuild(config: TrainConfig, run: Run, pairs: PairSet, device: torch.device)
     parts: list[tuple[Tensor, ...]] = []
     for source, target in _batches(pairs, rows, device):
         output = rebuilt(model, config, source, target)
-        seen = output.prediction.float() * model.pixels.scale + model.pixels.mean
-        errors.append(_error(seen.permute(0, 2, 3, 1), target))
-        copies.append(_error(source, target))
+        errors.append(model.pixels.error(output.prediction, target))
+        copies.append(difference(source, target))
         losses.append(output.loss.float() * len(source))
         shown = model.pixels.decode(output.prediction)
         parts.append((source, target, output.source_points.float(), output.target_points.float(), shown))
@@ -273,8 +273,3 @@ def _batches(
     for part in np.array_split(rows, -(-len(rows) // batch)):
         frames = torch.from_numpy(pairs.read(part)).to(device)
         yield frames[:, 0], frames[:, 1]
-
-
-def _error(seen: Tensor, target: Tensor) -> Tensor:
-    """Mean squared difference of each pair, colours from 0 to 1, whatever the model's own pixels are."""
-    return ((seen.float() - target.float()) / 255).square().flatten(1).mean(1)

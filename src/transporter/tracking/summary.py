@@ -78,9 +78,9 @@ class Measurement:
     def candidate(self) -> Candidate:
         """As training saw it."""
         step = self.figures.get("measured_step", self.figures["steps"])
-        return Candidate(
-            self.name, int(step), self.keypoints, self.figures["validation_loss"], int(self.figures["alive"])
-        )
+        loss, alive = self.figures["validation_loss"], int(self.figures["alive"])
+        error = self.figures.get("reconstruction_error")
+        return Candidate(self.name, int(step), self.keypoints, loss, alive, error)
 
     @property
     def truth(self) -> float:
@@ -108,7 +108,7 @@ class Group:
 
     @property
     def chosen(self) -> Measurement:
-        """By validation loss and health alone."""
+        """By its error on held-out pairs and its health alone."""
         name = choose([m.candidate for m in self.members]).name
         return next(m for m in self.members if m.name == name)
 

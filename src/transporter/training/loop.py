@@ -37,6 +37,7 @@ class NotFiniteError(RuntimeError):
 
 class Validation(NamedTuple):
     loss: float
+    error: float  # of the frames rebuilt, in colours
     health: Health
 
 
@@ -118,7 +119,8 @@ def training(
             since, since_step = now, step
         if writes and len(held_out) and validates:
             validation = validate(learner, pixels, held_out)
-            row |= {"validation_loss": validation.loss, **validation.health.row()}
+            row |= {"validation_loss": validation.loss, "reconstruction_error": validation.error}
+            row |= validation.health.row()
             # While heatmaps still shrink a loss says nothing of the ones to come.
             if step > config.sigma_steps and validation.loss < best:
                 best = validation.loss
@@ -135,17 +137,19 @@ def training(
 
 @torch.no_grad()
 def validate(learner: Learner, pixels: ResidentPairs, rows: Int64[np.ndarray, "m"], batch: int = 64) -> Validation:
-    """Loss and keypoint health on held-out pairs."""
+    """Loss, error and keypoint health on held-out pairs."""
     learner.model.eval()
-    losses, parts = [], []
+    losses, errors, parts = [], [], []
     for part in np.array_split(rows, -(-len(rows) // batch)):
         source, target = pixels.batch(Draw(part, np.zeros(len(part), bool)))
         with learner.hardware.autocast(learner.device):
             output = rebuilt(learner.model, learner.config, source, target)
         losses.append(output.loss * len(part))
+        errors.append(learner.model.pixels.error(output.prediction, target).sum())
         parts.append((source, target, output.source_points, output.target_points))
     together = [torch.cat(column) for column in zip(*parts, strict=True)]
-    return Validation(float(torch.stack(losses).sum() / len(rows)), health(*together))
+    loss, error = (float(torch.stack(each).sum() / len(rows)) for each in (losses, errors))
+    return Validation(loss, error, health(*together))
 
 
 def rebuilt(

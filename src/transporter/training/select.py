@@ -1,8 +1,9 @@
-"""Which seed and which checkpoint to take, judged from validation loss and keypoint health alone: no labels.
+"""Which seed and which checkpoint to take, judged from held-out pairs and keypoint health alone: no labels.
 
-Losses can be compared between runs on the same data with the same pixels and as many keypoints, that is between seeds
-and checkpoints of one recipe. A low loss alone can hide a keypoint that died early; the number of live keypoints alone
-cannot tell two runs that have them all apart. So: the lowest loss among the healthiest.
+Within a run the loss tells which checkpoint to keep. Between the seeds of a recipe the error in colours tells more:
+standardised pixels make a loss weigh what changes rarely, and that can hide a large thing that nothing follows. Either
+alone can hide a keypoint that died early, and the number of live keypoints cannot tell two runs that have them all
+apart. So: the lowest error among the healthiest.
 """
 
 from collections.abc import Sequence
@@ -21,11 +22,12 @@ class Candidate(NamedTuple):
     keypoints: int
     validation_loss: float
     alive: int  # that live and are not duplicates
+    error: float | None = None  # in colours; older runs did not measure it
 
     @classmethod
     def from_row(cls, name: str, keypoints: int, row: dict[str, Any]) -> "Candidate":
         """From a row of metrics.jsonl that has a validation."""
-        return cls(name, row["step"], keypoints, row["validation_loss"], row["alive"])
+        return cls(name, row["step"], keypoints, row["validation_loss"], row["alive"], row.get("reconstruction_error"))
 
 
 def checkpoints(name: str, keypoints: int, rows: Sequence[dict[str, Any]], after: int = 0) -> list[Candidate]:
@@ -36,13 +38,21 @@ def checkpoints(name: str, keypoints: int, rows: Sequence[dict[str, Any]], after
 
 
 def ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Best first: those as healthy as the healthiest by their loss, then the others, healthier ones first."""
+    """Best first: those as healthy as the healthiest by their error, then the others, healthier ones first."""
     if not candidates:
         raise InputError("nothing to choose from")
     if len({c.keypoints for c in candidates}) > 1:
         raise InputError("models with different numbers of keypoints cannot be compared")
     enough = max(c.alive for c in candidates) - candidates[0].keypoints // TOLERANCE
-    return sorted(candidates, key=lambda c: (max(0, enough - c.alive), c.validation_loss))
+    missing = [max(0, enough - c.alive) for c in candidates]
+    order = sorted(zip(missing, judged(candidates), range(len(candidates)), strict=True))
+    return [candidates[i] for _, _, i in order]
+
+
+def judged(candidates: Sequence[Candidate]) -> list[float]:
+    """What each is judged by: its error, or its loss where one of them has no error."""
+    errors = [c.error for c in candidates if c.error is not None]
+    return errors if len(errors) == len(candidates) else [c.validation_loss for c in candidates]
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate:

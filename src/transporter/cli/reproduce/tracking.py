@@ -58,15 +58,17 @@ def row(group: "Group") -> list[str]:
 
 
 def save_choice(groups: "Sequence[Group]", docs: Path) -> None:
-    """What each seed is worth against its loss, and which one is taken."""
+    """What each seed is worth against its error, and which one is taken."""
     from transporter.report.plots import Seed, choice_figure
     from transporter.report.published import save_figure
+    from transporter.training.select import judged
 
     seeds: dict[str, dict[str, list[Seed]]] = {}
     for group in groups:
         chosen = group.chosen.name
         seeds.setdefault(group.environment, {})[group.title] = [
-            Seed(m.figures["validation_loss"], m.truth, m.name == chosen) for m in group.members
+            Seed(error, m.truth, m.name == chosen)
+            for m, error in zip(group.members, judged([m.candidate for m in group.members]), strict=True)
         ]
     save_figure(choice_figure(seeds), docs, "tracking-choice")
 

@@ -8,7 +8,7 @@ export const KINDS = { agents: "KeyQN", options: "exploration" };
 const chosen = new Set(); // stays while the page is open, so that one can look at a run and come back
 
 export const badge = (state) => h("span", { class: `badge ${state}` }, h("i"), STATES[state] ?? state);
-export const chosenBadge = () => h("span", { class: "chosen", title: "Of the seeds that were trained together, the one with the best validation loss and live keypoints: loading their folder takes this one" }, "Chosen");
+export const chosenBadge = () => h("span", { class: "chosen", title: "Of the seeds that were trained together, the one with the lowest reconstruction error among those with the most live keypoints: loading their folder takes this one" }, "Chosen");
 export const runLink = (id, tab = "") => `#/run/${encodeURIComponent(id)}${tab && `/${tab}`}`;
 
 export function progress(line) {
