@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from torch import nn
 
 from transporter.errors import InputError
-from transporter.models.blocks import PAPER, Encoder, RefineNet, Shape, to_channels_last
+from transporter.models.blocks import PAPER, Encoder, RefineNet, Shape, conv, to_channels_last
 from transporter.models.jakab import Jakab
 from transporter.models.keynet import KeyNet
 from transporter.models.pixels import FLOOR, Pixels
@@ -122,7 +122,7 @@ def _zhang(config: ModelConfig, pixels: Pixels) -> Zhang:
     features = Hourglass(3, (2 * w, 4 * w, 8 * w, 16 * w), norm)
     drawn = len(WIDTHS) * (k + 1 + features.channels)
     decoder = Hourglass(drawn, (2 * w, 4 * w, 8 * w, 16 * w, 16 * w), norm)
-    colours = nn.Conv2d(decoder.channels, 3, 3, padding=1)
+    colours = conv(decoder.channels, 3, 3, bias=True)
     return Zhang(
         pixels=pixels,
         features=features,

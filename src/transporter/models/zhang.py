@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transporter.coords import cell_centres
-from transporter.models.blocks import Norm, conv_block
+from transporter.models.blocks import Norm, conv, conv_block
 from transporter.models.keynet import gaussian_heatmaps
 from transporter.models.pixels import Pixels
 from transporter.models.transporter import Output
@@ -90,7 +90,7 @@ class LandmarkNet(nn.Module):
         self.margin = (canvas - size) // 2
         self.extent = canvas / size
         self.hourglass = Hourglass(3, (width, 2 * width, 2 * width, 2 * width), norm)
-        self.head = nn.Conv2d(self.hourglass.channels, keypoints + 1, 3, padding=1)
+        self.head = conv(self.hourglass.channels, keypoints + 1, 3, bias=True)
 
     def canvas(self, frames: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b 3 h w"]:
         """Room around the frame, in the mean colour of its edge, for landmarks that a warp carries off."""
