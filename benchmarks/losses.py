@@ -1,7 +1,11 @@
-"""Does the fast path learn what plain fp32 learns? The same network, data and settings, several seeds of each.
+"""Does the fast path learn what plain fp32 learns? The same network, data, settings and state to begin with.
 
     transporter collect pong --size 128 --pairs 8000 --sampler offset --no-diverse --out data/pong-128
     python benchmarks/losses.py --data data/pong-128 --out results/speed/losses.json
+
+Seeds of one and the same way end a factor of three apart, by when they find which thing: to tell ways apart by a few
+parts in a hundred they must begin alike. So each way makes the first steps from the same weights, and the last ones,
+up to `--steps`, from where the fast path got to until then, moments of Adam included.
 
 Plain is `plain.PlainTransporter`: fp32 without TF32, eager, one way. Fast is the library's step as it is: bf16, fused,
 captured as a CUDA graph on a GPU, one way and both ways. Each run is written as soon as it is done, and not made again.
@@ -14,7 +18,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 import tyro
 from plain import PlainTransporter
@@ -23,13 +26,13 @@ from transporter.data.pairs import PairSet
 from transporter.models.blocks import PAPER, TINY, Shape
 from transporter.models.factory import ModelConfig
 from transporter.results import Result
-from transporter.training.batches import Draw, ResidentPairs, Sampler
+from transporter.runs import Checkpoint
+from transporter.training.batches import ResidentPairs, Sampler
 from transporter.training.config import TrainConfig
 from transporter.training.learner import Hardware, Learner
-from transporter.training.loop import updates, validate
+from transporter.training.loop import updates
 
 EVERY = 50  # steps whose mean loss is kept
-LAST = 0.1  # the share of the steps over which the loss at the end is averaged
 
 
 class Setting(NamedTuple):
@@ -37,66 +40,83 @@ class Setting(NamedTuple):
     pixels: ResidentPairs
     shape: Shape
     keypoints: int
-    steps: int
     seed: int
+
+    def learner(self, both_ways: bool, steps: int) -> Learner:
+        torch.backends.cudnn.allow_tf32 = True
+        model = ModelConfig(keypoints=self.keypoints, size=self.pairs.settings.size, shape=self.shape)
+        config = TrainConfig(model=model, steps=steps, seed=self.seed, both_ways=both_ways)
+        return Learner(config, Hardware(device=self.pixels.pairs.device.type))
 
 
 class Found(NamedTuple):
     losses: list[float]
-    validation: float
     seconds: float
 
 
-def plain(setting: Setting) -> Found:
+Way = Callable[[Setting, Checkpoint, int], Found]  # from a state on, up to a step
+
+
+def plain(setting: Setting, begun: Checkpoint, steps: int) -> Found:
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.benchmark = True  # its figures are losses, not seconds: as fast as fp32 goes
-    torch.manual_seed(setting.seed)
-    device = setting.pixels.pairs.device
-    model = PlainTransporter(setting.shape, setting.keypoints).to(device)
+    model = PlainTransporter(setting.shape, setting.keypoints, same_edges=True).to(setting.pixels.pairs.device)
     optimiser = torch.optim.Adam(model.parameters(), 1e-3)
+    load(model, optimiser, begun, [name for name, _ in setting.learner(False, 1).model.named_parameters()])
     sampler = Sampler(setting.pairs.train_rows, 64, setting.seed)
 
-    def steps() -> Iterator[torch.Tensor]:
-        for step in range(setting.steps):
+    def made() -> Iterator[torch.Tensor]:
+        for step in range(begun.step, steps):
             optimiser.zero_grad()
             loss = model(*setting.pixels.batch(sampler.at(step)))
             loss.backward()
             optimiser.step()
             yield loss.detach()
 
-    losses, seconds = followed(steps())
-    model.eval()
+    return followed(made())
+
+
+def load(model: PlainTransporter, optimiser: torch.optim.Adam, begun: Checkpoint, names: list[str]) -> None:
+    """Its parameters come in the order of the library's."""
     with torch.no_grad():
-        rows = setting.pairs.validation_rows[:512]
-        parts = np.array_split(rows, -(-len(rows) // 64))
-        held_out = [model(*setting.pixels.batch(Draw(part, np.zeros(len(part), bool)))).item() for part in parts]
-    return Found(losses, mean(held_out), seconds)
+        for name, parameter in zip(names, model.parameters(), strict=True):
+            parameter.copy_(begun.tensors[f"model.{name}"])
+            if (step := begun.tensors.get(f"adam.step.{name}")) is not None:
+                averages = ("exp_avg", "exp_avg_sq")
+                state = {n: torch.empty_like(parameter).copy_(begun.tensors[f"adam.{n}.{name}"]) for n in averages}
+                optimiser.state[parameter] = {"step": step.cpu(), **state}
 
 
-def fast(both_ways: bool) -> Callable[[Setting], Found]:
-    def run(setting: Setting) -> Found:
-        torch.backends.cudnn.allow_tf32 = True
-        size = setting.pairs.settings.size
-        model = ModelConfig(keypoints=setting.keypoints, size=size, shape=setting.shape)
-        config = TrainConfig(model=model, steps=setting.steps, seed=setting.seed, both_ways=both_ways)
-        learner = Learner(config, Hardware(device=setting.pixels.pairs.device.type))
-        sampler = Sampler(setting.pairs.train_rows, config.pairs, setting.seed)
-        made = updates(learner, sampler, setting.pixels, 0, setting.steps)
-        losses, seconds = followed(done.loss for done in made)
-        return Found(losses, validate(learner, setting.pixels, setting.pairs.validation_rows[:512]).loss, seconds)
+def fast(both_ways: bool) -> Way:
+    def run(setting: Setting, begun: Checkpoint, steps: int) -> Found:
+        learner = setting.learner(both_ways, steps)
+        learner.restore(begun)
+        sampler = Sampler(setting.pairs.train_rows, learner.config.pairs, setting.seed)
+        made = updates(learner, sampler, setting.pixels, begun.step, steps)
+        return followed(done.loss for done in made)
 
     return run
 
 
-WAYS: dict[str, Callable[[Setting], Found]] = {"plain": plain, "fast": fast(False), "both ways": fast(True)}
+WAYS: dict[str, Way] = {"plain": plain, "fast": fast(False), "both ways": fast(True)}
 
 
-def followed(losses: Iterator[torch.Tensor]) -> tuple[list[float], float]:
+def followed(losses: Iterator[torch.Tensor]) -> Found:
     """The mean loss of every few steps, and the seconds that all of it took; nothing waits for the GPU in between."""
     begun = time.perf_counter()
     kept = [loss.clone() for loss in losses]
     values = [few.mean().item() for few in torch.stack(kept).split(EVERY)]
-    return values, time.perf_counter() - begun
+    return Found(values, time.perf_counter() - begun)
+
+
+def states(setting: Setting, steps: int, stretch: int) -> Iterator[tuple[str, Checkpoint, int]]:
+    """Where the stretches begin, and the steps at which they end."""
+    learner = setting.learner(True, steps)
+    yield "first", learner.checkpoint(0), stretch
+    sampler = Sampler(setting.pairs.train_rows, learner.config.pairs, setting.seed)
+    for _ in updates(learner, sampler, setting.pixels, 0, steps - stretch):
+        pass
+    yield "last", learner.checkpoint(steps - stretch), steps
 
 
 def main(
@@ -105,6 +125,7 @@ def main(
     ways: str = ",".join(WAYS),
     seeds: str = "0,1,2",
     steps: int = 5_000,
+    stretch: int = 500,
     keypoints: int = 10,
     tiny: bool = False,
     device: str = "cuda",
@@ -116,7 +137,8 @@ def main(
         out: JSON file; runs that it holds already are kept.
         ways: Which of plain, fast and both ways.
         seeds: Of each.
-        steps: In each run.
+        steps: After which losses are compared.
+        stretch: So many steps, the first and the last, are made by every way.
         keypoints: K.
         tiny: A tiny network instead of the paper's, to try the command out.
         device: cuda or cpu.
@@ -124,31 +146,34 @@ def main(
     pairs = PairSet.open(data)
     pixels = ResidentPairs(pairs.load_all(), torch.device(device))
     runs: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))["runs"] if out.exists() else {}
+    config = {"steps": steps, "stretch": stretch, "keypoints": keypoints, "data": pairs.settings.environment}
     for seed in map(int, seeds.split(",")):
-        for way in ways.split(","):
-            if (name := f"{way}, seed {seed}") not in runs:
-                setting = Setting(pairs, pixels, TINY if tiny else PAPER, keypoints, steps, seed)
-                runs[name] = WAYS[way](setting)._asdict()
-                write(out, runs, {"steps": steps, "keypoints": keypoints, "data": pairs.settings.environment})
-                print(
-                    f"{name:20} validation loss {runs[name]['validation']:.6f}, {runs[name]['seconds']:.0f} s",
-                    flush=True,
-                )
+        wanted = [way for way in ways.split(",") if f"{way}, last, seed {seed}" not in runs]
+        setting = Setting(pairs, pixels, TINY if tiny else PAPER, keypoints, seed)
+        for which, begun, end in states(setting, steps, stretch) if wanted else ():
+            for way in wanted:
+                name = f"{way}, {which}, seed {seed}"
+                runs[name] = WAYS[way](setting, begun, end)._asdict()
+                write(out, runs, config)
+                mark = f"{mean(runs[name]['losses']):.6f}"
+                print(f"{name:26} mean loss {mark}, {runs[name]['seconds']:.0f} s", flush=True)
 
 
 def write(out: Path, runs: dict[str, Any], config: dict[str, Any]) -> None:
-    """Means over seeds, and how far each way is from plain."""
+    """Means over each stretch and all seeds, and how far each way is from plain."""
     figures: dict[str, float] = {}
-    for way in WAYS:
-        found = [run for name, run in runs.items() if name.startswith(f"{way}, ")]
-        if found:
-            ends = [mean(run["losses"][-max(1, int(LAST * len(run["losses"]))) :]) for run in found]
-            figures |= {f"{way}: loss": mean(ends), f"{way}: validation loss": mean(r["validation"] for r in found)}
-            figures[f"{way}: seconds"] = mean(run["seconds"] for run in found)
-    for way in ("fast", "both ways"):
-        for what in ("loss", "validation loss"):
-            if f"{way}: {what}" in figures and f"plain: {what}" in figures:
-                figures[f"{way}: {what} against plain"] = figures[f"{way}: {what}"] / figures[f"plain: {what}"]
+    for which in ("first", "last"):
+        found = {
+            way: [mean(run["losses"]) for name, run in sorted(runs.items()) if name.startswith(f"{way}, {which}, ")]
+            for way in WAYS
+        }
+        figures |= {f"{way}: loss of the {which} steps": mean(losses) for way, losses in found.items() if losses}
+        for way in ("fast", "both ways"):
+            if found[way] and len(found[way]) == len(found["plain"]):
+                each = [loss / other for loss, other in zip(found[way], found["plain"], strict=True)]
+                head = f"{way}: loss of the {which} steps against plain"
+                figures |= {head: mean(found[way]) / mean(found["plain"])}
+                figures |= {f"{head}, least": min(each), f"{head}, most": max(each)}
     seeds = {"train": sorted({int(name.rsplit(" ", 1)[1]) for name in runs})}
     Result("losses of the fast path and of plain fp32", figures, config, seeds, details={"runs": runs}).write(out)
 

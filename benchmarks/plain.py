@@ -4,11 +4,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transporter.coords import cell_centres
 from transporter.models.blocks import Shape
 
 
-def block(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Sequential:
-    convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+def block(inputs: int, outputs: int, kernel: int, stride: int = 1, pads: bool = True) -> nn.Sequential:
+    padding = kernel // 2 if pads else 0
+    convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding=padding, bias=False)
     return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU())
 
 
@@ -17,17 +19,30 @@ def encoder(shape: Shape) -> nn.Sequential:
     return nn.Sequential(*map(block, inputs, shape.filters, shape.kernels, shape.strides))
 
 
-def decoder(shape: Shape) -> nn.Sequential:
+class ZerosDoubled(nn.Module):
+    """Bilinear 2×, with one place more on each side: of a map that is zero beyond its edges, as the library's is."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.interpolate(F.pad(x, (2, 2, 2, 2)), scale_factor=2, mode="bilinear")[:, :, 3:-3, 3:-3]
+
+
+def decoder(shape: Shape, same_edges: bool) -> nn.Sequential:
+    """`same_edges`: maps are doubled at their edges as the library does it, not as one would write it first."""
+
+    def doubled(inputs: int, outputs: int, kernel: int) -> list[nn.Module]:
+        double = ZerosDoubled() if same_edges else nn.Upsample(scale_factor=2, mode="bilinear")
+        return [double, block(inputs, outputs, kernel, pads=not same_edges)]
+
     layers: list[nn.Module] = []
     inputs = shape.filters[-1]
     if shape.refine is not None:
         for index, filters in enumerate(shape.refine):
-            layers += [nn.Upsample(scale_factor=2, mode="bilinear")] * (index > 0) + [block(inputs, filters, 3)]
+            layers += doubled(inputs, filters, 3) if index else [block(inputs, filters, 3)]
             inputs = filters
         return nn.Sequential(*layers, nn.Conv2d(inputs, 3, 3, padding=1))
     for index in reversed(range(1, len(shape.filters))):
-        layers += [nn.Upsample(scale_factor=2, mode="bilinear")] * (shape.strides[index] == 2)
-        layers += [block(inputs, shape.filters[index - 1], shape.kernels[index])]
+        sizes = inputs, shape.filters[index - 1], shape.kernels[index]
+        layers += doubled(*sizes) if shape.strides[index] == 2 else [block(*sizes)]
         inputs = shape.filters[index - 1]
     return nn.Sequential(*layers, nn.Conv2d(inputs, 3, shape.kernels[0], padding=shape.kernels[0] // 2))
 
@@ -45,7 +60,7 @@ class PlainDetector(nn.Module):
         found = []
         for other in (2, 3):
             along = maps.mean(other).softmax(-1)
-            found.append((along * torch.linspace(-1, 1, along.shape[-1], device=x.device)).sum(-1))
+            found.append((along * cell_centres(along.shape[-1], x.device)).sum(-1))
         return torch.stack(found, -1)
 
     def forward(self, frames: Tensor) -> Tensor:
@@ -55,15 +70,15 @@ class PlainDetector(nn.Module):
 class PlainTransporter(nn.Module):
     """Two batches of frames (b, H, W, 3) uint8 to the loss."""
 
-    def __init__(self, shape: Shape, keypoints: int, sigma: float = 0.1) -> None:
+    def __init__(self, shape: Shape, keypoints: int, sigma: float = 0.1, same_edges: bool = False) -> None:
         super().__init__()
         self.features = encoder(shape)
         self.keypoints = PlainDetector(shape, keypoints)
-        self.refine = decoder(shape)
+        self.refine = decoder(shape, same_edges)
         self.sigma = sigma
 
     def heat(self, points: Tensor, side: int) -> Tensor:
-        axis = torch.linspace(-1, 1, side, device=points.device)
+        axis = cell_centres(side, points.device)
         x, y = (torch.exp(-(((axis - points[..., i, None]) / self.sigma) ** 2)) for i in (0, 1))
         return 1 - (1 - y[..., :, None] * x[..., None, :]).prod(1, keepdim=True)
 

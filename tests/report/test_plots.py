@@ -84,6 +84,9 @@ def test_methods_figure_draws_means_and_the_range_over_seeds() -> None:
     elsewhere = figure.axes[1].get_lines()[1]
     assert elsewhere.get_color() == theirs.get_color()  # a method keeps its colour
     assert [text.get_text() for text in figure.legends[0].get_texts()][:2] == ["ours", "theirs"]
+    taken = methods_figure(drawn, {"pong": {"ours": curve([19, 9, 9]), "theirs": curve([0, 0, 0])}})
+    np.testing.assert_allclose(taken.axes[0].get_lines()[2].get_ydata(), [0.95, 0.45, 0.45])
+    assert taken.legends[0].get_texts()[-1].get_text() == "the seed chosen without labels"
     with pytest.raises(InputError, match="no curve"):
         methods_figure({"pong": {"ours": []}})
 

@@ -21,7 +21,8 @@ def test_the_default_is_the_preset() -> None:
 
 def test_zhang_is_its_authors_training_in_three_stages() -> None:
     config = made("zhang")
-    assert (config.model.kind, config.model.shape, config.model.standardise) == ("zhang", PAPER, False)
+    assert (config.model.kind, config.model.shape, config.model.standardise) == ("zhang", SMALL, False)
+    assert made("paper_zhang").model.shape == PAPER
     assert (config.batch, config.learning_rate, config.decay, config.decay_every) == (16, 1e-3, 0.1, 1_000)
     assert (config.model.raise_every, config.sigma_start, config.sigma_steps) == (1_000, None, 0)
 

@@ -60,8 +60,14 @@ def tracking_figure(curves: Mapping[str, TrackingCurve]) -> "Figure":
     return figure
 
 
-def methods_figure(curves: Mapping[str, Mapping[str, Sequence[TrackingCurve]]]) -> "Figure":
-    """Environment by environment (columns), precision and recall (rows) of each method: mean, and range over seeds."""
+def methods_figure(
+    curves: Mapping[str, Mapping[str, Sequence[TrackingCurve]]],
+    chosen: Mapping[str, Mapping[str, TrackingCurve]] | None = None,
+) -> "Figure":
+    """Environment by environment (columns), precision and recall (rows) of each method: mean, and range over seeds.
+
+    `chosen`: the seed of each that would be taken without labels.
+    """
     if not curves or not all(seeds for methods in curves.values() for seeds in methods.values()):
         raise InputError("no curve to draw")
     order = list(dict.fromkeys(method for methods in curves.values() for method in methods))
@@ -77,6 +83,8 @@ def methods_figure(curves: Mapping[str, Mapping[str, Sequence[TrackingCurve]]]) 
             values = np.array([getattr(curve, name) for curve in seeds])
             axis.fill_between(seeds[0].lengths, values.min(0), values.max(0), color=line, alpha=0.18, linewidth=0)
             axis.plot(seeds[0].lengths, values.mean(0), color=line, linewidth=2.2, label=method)
+            if chosen:
+                axis.plot(seeds[0].lengths, getattr(chosen[environment][method], name), ":", color=line, linewidth=1.8)
         if row == 0:
             _title(axis, environment)
         else:
@@ -86,10 +94,13 @@ def methods_figure(curves: Mapping[str, Mapping[str, Sequence[TrackingCurve]]]) 
         axis.set_ylim(-0.02, 1.03)
         axis.set_yticks(np.linspace(0, 1, 6))
     lines = [axes[0].plot([], [], color=LINES[i % len(LINES)], linewidth=2.2)[0] for i in range(len(order))]
-    ceiling_line = axes[0].plot([], [], "--", color=FAINT, linewidth=1.2)[0]
+    lines += axes[0].plot([], [], "--", color=FAINT, linewidth=1.2)
     labels = [*order, "ceiling: a perfect tracker with as many keypoints"]
+    if chosen:
+        lines += axes[0].plot([], [], ":", color=FAINT, linewidth=1.8)
+        labels.append("the seed chosen without labels")
     columns = _legend_columns(labels, len(curves))
-    figure.legend([*lines, ceiling_line], labels, loc="outside lower center", ncols=columns, frameon=False)
+    figure.legend(lines, labels, loc="outside lower center", ncols=columns, frameon=False)
     return figure
 
 

@@ -14,6 +14,9 @@ from transporter.training.config import PRESETS, Preset, TrainConfig, preset
 # Pixels as they are and heatmaps as narrow as they stay: what the presets fast and tiny change first.
 PLAIN: Mapping[str, Any] = {"standardise": False, "sigma_start": None, "sigma_steps": 0}
 PAPERS: Mapping[str, Any] = {"shape": PAPER, "keynet": None}
+# As its authors trained it, with its three stages in the steps that there are.
+ZHANG: Mapping[str, Any] = {"kind": "zhang", "batch": 16, "learning_rate": 1e-3, "decay": 0.1, **PLAIN}
+THIRDS = ("decay_every", "raise_every")
 
 
 @dataclass(frozen=True)
@@ -32,15 +35,11 @@ RECIPES: dict[str, Recipe] = {
     # Far: a decoder that reaches three pixels could not paint a thing around its heatmap.
     "jakab": Recipe("Jakab & Gupta", {"kind": "jakab"}, far=True),
     "jakab_plain": Recipe("Jakab & Gupta, plain pixels", {"kind": "jakab", **PLAIN}, far=True),
-    # As its authors trained it, on the paper's widths, with its three stages in the steps that there are.
-    "zhang": Recipe(
-        "Zhang",
-        {"kind": "zhang", **PAPERS, "batch": 16, "learning_rate": 1e-3, "decay": 0.1, **PLAIN},
-        thirds=("decay_every", "raise_every"),
-    ),
+    "zhang": Recipe("Zhang", ZHANG, thirds=THIRDS, far=True),
     "pixel": Recipe("Pixel transport", {"kind": "pixel"}, far=True),
     "paper": Recipe("Transporter, the paper's", {**PAPERS, **PLAIN}),
     "paper_jakab": Recipe("Jakab & Gupta, the paper's", {"kind": "jakab", **PAPERS, **PLAIN}),
+    "paper_zhang": Recipe("Zhang, the paper's widths", {**ZHANG, **PAPERS}, thirds=THIRDS),
     "paper_pixel": Recipe("Pixel transport, the paper's", {"kind": "pixel", **PAPERS, **PLAIN}),
     # One change each.
     "far": Recipe("Transporter, features that reach further", far=True),

@@ -52,9 +52,11 @@ def write_curves(groups: "Sequence[Group]", docs: Path, name: str) -> None:
     from transporter.report.published import save_figure
 
     curves: dict[str, dict[str, list[TrackingCurve]]] = {}
+    chosen: dict[str, dict[str, TrackingCurve]] = {}
     for group in groups:
         curves.setdefault(group.environment, {})[group.title] = [member.curve for member in group.members]
-    say(f"curves: {', '.join(bold(path) for path in save_figure(methods_figure(curves), docs, name))}")
+        chosen.setdefault(group.environment, {})[group.title] = group.chosen.curve
+    say(f"curves: {', '.join(bold(path) for path in save_figure(methods_figure(curves, chosen), docs, name))}")
 
 
 def spread(values: Sequence[float], style: str = ".2f") -> str:
