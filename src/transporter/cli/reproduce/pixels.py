@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from transporter.tracking.summary import Group
 
 
-DEFAULTS = Options("pong,ms_pacman,stack_4", "transporter,pixel", 3, Path("results/pixels"))
+DEFAULTS = Options("pong,ms_pacman,stack_4", "suited,pixel", 3, Path("results/pixels"))
 
 
 def pixels(given: Given = DEFAULTS) -> None:
