@@ -8,7 +8,8 @@ parts in a hundred they must begin alike. So each way makes the first steps from
 up to `--steps`, from where the fast path got to until then, moments of Adam included.
 
 Plain is `plain.PlainTransporter`: fp32 without TF32, eager, one way. Fast is the library's step as it is: bf16, fused,
-captured as a CUDA graph on a GPU, one way and both ways. Each run is written as soon as it is done, and not made again.
+captured as a CUDA graph on a GPU, one way and both ways. A seed is written as soon as all of its ways are done, and not
+made again: a state that is trained once more is another.
 """
 
 import json
@@ -23,8 +24,9 @@ import tyro
 from plain import PlainTransporter
 
 from transporter.data.pairs import PairSet
+from transporter.errors import InputError
 from transporter.models.blocks import PAPER, TINY, Shape
-from transporter.models.factory import ModelConfig
+from transporter.models.factory import ModelConfig, build
 from transporter.results import Result
 from transporter.runs import Checkpoint
 from transporter.training.batches import ResidentPairs, Sampler
@@ -42,10 +44,13 @@ class Setting(NamedTuple):
     keypoints: int
     seed: int
 
+    @property
+    def model(self) -> ModelConfig:
+        return ModelConfig(keypoints=self.keypoints, size=self.pairs.settings.size, shape=self.shape)
+
     def learner(self, both_ways: bool, steps: int) -> Learner:
         torch.backends.cudnn.allow_tf32 = True
-        model = ModelConfig(keypoints=self.keypoints, size=self.pairs.settings.size, shape=self.shape)
-        config = TrainConfig(model=model, steps=steps, seed=self.seed, both_ways=both_ways)
+        config = TrainConfig(model=self.model, steps=steps, seed=self.seed, both_ways=both_ways)
         return Learner(config, Hardware(device=self.pixels.pairs.device.type))
 
 
@@ -53,6 +58,8 @@ class Found(NamedTuple):
     losses: list[float]
     seconds: float
 
+
+Runs = dict[str, dict[str, Any]]  # stretch, way
 
 Way = Callable[[Setting, Checkpoint, int], Found]  # from a state on, up to a step
 
@@ -62,7 +69,7 @@ def plain(setting: Setting, begun: Checkpoint, steps: int) -> Found:
     torch.backends.cudnn.benchmark = True  # its figures are losses, not seconds: as fast as fp32 goes
     model = PlainTransporter(setting.shape, setting.keypoints, same_edges=True).to(setting.pixels.pairs.device)
     optimiser = torch.optim.Adam(model.parameters(), 1e-3)
-    load(model, optimiser, begun, [name for name, _ in setting.learner(False, 1).model.named_parameters()])
+    load(model, optimiser, begun, [name for name, _ in build(setting.model).named_parameters()])
     sampler = Sampler(setting.pairs.train_rows, 64, setting.seed)
 
     def made() -> Iterator[torch.Tensor]:
@@ -80,7 +87,9 @@ def load(model: PlainTransporter, optimiser: torch.optim.Adam, begun: Checkpoint
     """Its parameters come in the order of the library's."""
     with torch.no_grad():
         for name, parameter in zip(names, model.parameters(), strict=True):
-            parameter.copy_(begun.tensors[f"model.{name}"])
+            weights = begun.tensors[f"model.{name}"]
+            assert weights.shape == parameter.shape, name
+            parameter.copy_(weights)
             if (step := begun.tensors.get(f"adam.step.{name}")) is not None:
                 averages = ("exp_avg", "exp_avg_sq")
                 state = {n: torch.empty_like(parameter).copy_(begun.tensors[f"adam.{n}.{name}"]) for n in averages}
@@ -134,7 +143,7 @@ def main(
 
     Args:
         data: A data set from `transporter collect`.
-        out: JSON file; runs that it holds already are kept.
+        out: JSON file; seeds that it holds already are kept.
         ways: Which of plain, fast and both ways.
         seeds: Of each.
         steps: After which losses are compared.
@@ -145,36 +154,42 @@ def main(
     """
     pairs = PairSet.open(data)
     pixels = ResidentPairs(pairs.load_all(), torch.device(device))
-    runs: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))["runs"] if out.exists() else {}
     config = {"steps": steps, "stretch": stretch, "keypoints": keypoints, "data": pairs.settings.environment}
-    for seed in map(int, seeds.split(",")):
-        wanted = [way for way in ways.split(",") if f"{way}, last, seed {seed}" not in runs]
-        setting = Setting(pairs, pixels, TINY if tiny else PAPER, keypoints, seed)
-        for which, begun, end in states(setting, steps, stretch) if wanted else ():
-            for way in wanted:
-                name = f"{way}, {which}, seed {seed}"
-                runs[name] = WAYS[way](setting, begun, end)._asdict()
-                write(out, runs, config)
-                mark = f"{mean(runs[name]['losses']):.6f}"
-                print(f"{name:26} mean loss {mark}, {runs[name]['seconds']:.0f} s", flush=True)
+    config |= {"network": "tiny" if tiny else "paper", "ways": ways}
+    runs: dict[str, Runs] = {}  # of each seed
+    if out.exists():
+        before = json.loads(out.read_text(encoding="utf-8"))
+        if before["config"] != config:
+            raise InputError(f"{out} holds losses of other settings: name another file")
+        runs = before["runs"]
+    for seed in seeds.split(","):
+        if seed in runs:
+            continue
+        setting = Setting(pairs, pixels, TINY if tiny else PAPER, keypoints, int(seed))
+        made: Runs = {}
+        for which, begun, end in states(setting, steps, stretch):
+            made[which] = {}
+            for way in ways.split(","):
+                found = WAYS[way](setting, begun, end)
+                made[which][way] = found._asdict()
+                head = f"seed {seed}, {which} steps, {way}"
+                print(f"{head:32} mean loss {mean(found.losses):.6f}, {found.seconds:.0f} s", flush=True)
+        write(out, runs := {**runs, seed: made}, config)
 
 
-def write(out: Path, runs: dict[str, Any], config: dict[str, Any]) -> None:
+def write(out: Path, runs: dict[str, Runs], config: dict[str, Any]) -> None:
     """Means over each stretch and all seeds, and how far each way is from plain."""
     figures: dict[str, float] = {}
     for which in ("first", "last"):
-        found = {
-            way: [mean(run["losses"]) for name, run in sorted(runs.items()) if name.startswith(f"{way}, {which}, ")]
-            for way in WAYS
-        }
-        figures |= {f"{way}: loss of the {which} steps": mean(losses) for way, losses in found.items() if losses}
-        for way in ("fast", "both ways"):
-            if found[way] and len(found[way]) == len(found["plain"]):
-                each = [loss / other for loss, other in zip(found[way], found["plain"], strict=True)]
-                head = f"{way}: loss of the {which} steps against plain"
-                figures |= {head: mean(found[way]) / mean(found["plain"])}
-                figures |= {f"{head}, least": min(each), f"{head}, most": max(each)}
-    seeds = {"train": sorted({int(name.rsplit(" ", 1)[1]) for name in runs})}
+        ways = list(next(iter(runs.values()))[which])
+        losses = {way: [mean(made[which][way]["losses"]) for made in runs.values()] for way in ways}
+        figures |= {f"{way}: loss of the {which} steps": mean(of) for way, of in losses.items()}
+        for way in ways if "plain" in ways else ():
+            each = [loss / other for loss, other in zip(losses[way], losses["plain"], strict=True)]
+            head = f"{way}: loss of the {which} steps against plain"
+            figures |= {head: mean(losses[way]) / mean(losses["plain"])}
+            figures |= {f"{head}, least": min(each), f"{head}, most": max(each)}
+    seeds = {"train": [int(seed) for seed in runs]}
     Result("losses of the fast path and of plain fp32", figures, config, seeds, details={"runs": runs}).write(out)
 
 

@@ -169,7 +169,8 @@ def test_a_run_that_commits_nothing_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "set").exists()
 
 
-@pytest.mark.parametrize("moment", ["before a chunk", "while one is written", "and another set is there"])
+@pytest.mark.parametrize("moment", ["before a chunk", "while one is written", "and another set is there",
+                                    "and someone else's files come"])  # fmt: skip
 def test_a_folder_that_is_taken_away_does_not_come_back_as_half_of_one(tmp_path: Path, moment: str) -> None:
     with PairSet.create(tmp_path / "set", SETTINGS) as writer:
         for i in range(CHUNK):
@@ -182,10 +183,15 @@ def test_a_folder_that_is_taken_away_does_not_come_back_as_half_of_one(tmp_path:
             writer._array.resize((2 * CHUNK, *writer._array.shape[1:]))
         elif moment == "and another set is there":
             make(tmp_path / "set")
-        with pytest.raises(InputError, match=r"set was taken away while it was written to"):
+        elif moment == "and someone else's files come":
+            (tmp_path / "set" / "pairs").mkdir(parents=True)
+            (tmp_path / "set" / "pairs" / "mine").touch()
+        with pytest.raises(InputError, match=r"set was taken away or changed while it was written to"):
             writer.commit(0, 0, False)
     if moment == "and another set is there":
         PairSet.open(tmp_path / "set").verify()
+    elif moment == "and someone else's files come":
+        assert (tmp_path / "set" / "pairs" / "mine").exists()
     else:
         assert not (tmp_path / "set").exists()
     with PairSet.create(tmp_path / "away", SETTINGS) as writer:

@@ -130,7 +130,9 @@ def test_the_command(
         assert life.returncode == 143
         assert said.splitlines()[-1].startswith("transporter: stopped, state saved in run")
         assert seconds < 2 * SOON
-    patience = {pid: HELPERS if "Agent" in name else 2 * SOON for pid, name in started.items()}
+    patience = {
+        pid: HELPERS if "Agent" in name or "dashboard.py" in name else 2 * SOON for pid, name in started.items()
+    }
     while left := [pid for pid in started if alive(pid)]:
         assert all(time.monotonic() - since < patience[pid] for pid in left), [started[pid] for pid in left]
         time.sleep(0.05)

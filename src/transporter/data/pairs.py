@@ -150,7 +150,6 @@ class PairWriter:
                 fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise InputError(f"another process is writing to {self.path}: wait for it or stop it") from None
-            self._lock = os.fstat(lock.fileno())
             new = not (self.path / NAME).exists()
             try:
                 self._resume()
@@ -162,24 +161,20 @@ class PairWriter:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._in_place():
-            empty = self.manifest.segments == 0
-        else:  # zarr may have made the folder again
-            empty = self.path.is_dir() and not (self.path / NAME).exists()
-        if empty:
+        if not self._in_place():
+            self._discard_remade()
+        elif self.manifest.segments == 0:
             self._discard()
         self._release.close()
 
     def _in_place(self) -> bool:
-        """Whether the folder is still the one that this writer began with."""
-        try:
-            return os.path.samestat(self._lock, (self.path / "lock").stat())
-        except OSError:
-            return False
+        """Whether the folder is still there, with the manifest that this writer found or left in it."""
+        # Nothing may open the lock here: it would be given up with the first handle that is closed.
+        return (self.path / "lock").exists() and _stamp(self.path / NAME) == self._left
 
     def _check_in_place(self) -> None:
         if not self._in_place():
-            raise InputError(f"{self.path} was taken away while it was written to")
+            raise InputError(f"{self.path} was taken away or changed while it was written to")
 
     def __len__(self) -> int:
         return len(self._live)
@@ -210,6 +205,10 @@ class PairWriter:
         sizes = list(self._bytes)
         manifest = Manifest(self.settings, live, trajectory, sizes, segments, steps, trajectories, complete)
         manifest.write(self.path)
+        if not (self.path / "lock").exists():  # a file is written with the folders above it
+            (self.path / NAME).unlink(missing_ok=True)
+            self._check_in_place()
+        self._left = _stamp(self.path / NAME)
         self.manifest = manifest  # only now
 
     def committed(self, block: int = 1024) -> Iterator[Pairs]:
@@ -228,6 +227,7 @@ class PairWriter:
                 raise InputError(f"{self.path} was begun with other settings ({differences}): choose another folder")
         else:
             self.manifest.write(self.path)
+        self._left = _stamp(self.path / NAME)
         self._bytes = list(self.manifest.chunk_bytes)
         self._live, self._trajectory = self.manifest.live.tolist(), self.manifest.trajectory.tolist()
         if self.manifest.complete:
@@ -247,6 +247,15 @@ class PairWriter:
             if entry.name in ("zarr.json", NAME, "lock") or is_temporary(entry.name):
                 Path(entry).unlink()
         with suppress(OSError):  # someone else's file may have come
+            self.path.rmdir()
+
+    def _discard_remade(self) -> None:
+        """What zarr made again where the folder was, unless there is anything else by now."""
+        ours = {"zarr.json", *map(_file, range(len(self.manifest.chunk_bytes), len(self._bytes) + 1))}
+        folder = self.path / ARRAY
+        with suppress(OSError):
+            if {e.name for e in os.scandir(self.path)} == {ARRAY} and {e.name for e in os.scandir(folder)} <= ours:
+                shutil.rmtree(folder)
             self.path.rmdir()
 
     def _write_chunk(self) -> None:
@@ -278,6 +287,15 @@ def _create(store: Store, size: int) -> Any:
 def _description(array: Any) -> dict[str, Any]:
     """Everything that decides how chunks are read; zarr's, so that its versions may write it differently."""
     return {name: value for name, value in array.metadata.to_dict().items() if name not in ("shape", "attributes")}
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another of its name: not its number, which some shared file systems give anew."""
+    try:
+        found = path.stat()
+        return found.st_size, found.st_mtime_ns
+    except OSError:
+        return None
 
 
 def _file(chunk: int) -> str:
