@@ -1,4 +1,4 @@
-"""Does a choice by validation loss and keypoint health alone agree with the truth?
+"""Does a choice by errors on held-out pairs and keypoint health alone agree with the truth?
 
     python benchmarks/choice.py results/recipes --out results/choice --figure docs
 

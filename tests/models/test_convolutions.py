@@ -5,15 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from transporter.models.branches import once
-from transporter.models.convolutions import (
-    BlockConv,
-    ColumnConv,
-    DoublingConv,
-    FewOutputs,
-    FrameConv,
-    PlainConv,
-    unphase,
-)
+from transporter.models.convolutions import BlockConv, ColumnConv, DoublingConv, FewOutputs, FrameConv, unphase
 
 
 @pytest.mark.parametrize("kernel", [3, 5, 7])
@@ -67,18 +59,6 @@ def test_few_outputs_are_filled_up_and_cut_off_again(outputs: int) -> None:
     layer.zero_grad()
     (layer(x) * weigh).sum().backward()
     torch.testing.assert_close(got, layer.weight.grad)
-
-
-@pytest.mark.parametrize(("inputs", "stride"), [(75, 1), (72, 2), (65, 2)])
-def test_inputs_are_filled_up_by_eights(inputs: int, stride: int) -> None:
-    layer = PlainConv(inputs, 6, 3, stride, padding=1, bias=False).double()
-    x = torch.randn(2, inputs, 8, 12, dtype=torch.float64, requires_grad=True)
-    assert layer.kernel().shape[1] == 8 * -(-inputs // 8)
-    found, plain = layer.by_eights(x), layer(x)
-    assert torch.allclose(found, plain)
-    wanted = torch.autograd.grad(plain.square().sum(), (x, layer.weight))
-    for gradient, other in zip(torch.autograd.grad(found.square().sum(), (x, layer.weight)), wanted, strict=True):
-        assert torch.allclose(gradient, other)
 
 
 def test_columns_are_a_view_where_channels_come_last() -> None:

@@ -12,6 +12,7 @@ from transporter.errors import InputError
 from transporter.models.blocks import NOTEBOOK, TINY
 from transporter.models.detector import Detector
 from transporter.models.factory import Kind, ModelConfig, build
+from transporter.models.pixels import Pixels
 from transporter.models.transporter import Transporter
 from transporter.models.zoo import from_run
 from transporter.runs import Run
@@ -111,3 +112,14 @@ def test_a_file_gives_the_same_detector(tmp_path: Path, kind: Kind) -> None:
     frames = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
     detector.save(tmp_path / "detector.safetensors", half=False)
     assert np.array_equal(Detector.from_file(tmp_path / "detector.safetensors", "cpu")(frames), detector(frames))
+
+
+def test_an_error_is_of_colours_whatever_the_networks_see() -> None:
+    pixels = Pixels(2, 2)
+    pixels.fit(torch.full((3, 2, 2), 51.0), torch.tensor([10.0, 20.0, 0.0])[:, None, None].expand(3, 2, 2), floor=0.02)
+    frames = torch.full((2, 2, 2, 3), 51, dtype=torch.uint8)
+    values = pixels.encode(frames)
+    assert pixels.error(values, frames).tolist() == [0, 0]
+    seen = frames.float()
+    seen[1, 0, 0, 1] += 102  # two fifths of a colour, in one of twelve numbers
+    assert pixels.error(pixels.encode(seen), frames).tolist() == pytest.approx([0, 0.16 / 12], abs=1e-6)

@@ -112,3 +112,9 @@ def test_the_squared_error_is_torchs() -> None:
     ours, theirs = SquaredError.apply(prediction, target), torch.nn.functional.mse_loss(prediction, target)
     torch.testing.assert_close(ours, theirs)
     torch.testing.assert_close(*(torch.autograd.grad(3 * loss, prediction)[0] for loss in (ours, theirs)))
+
+
+def test_the_loss_of_a_whole_batch_keeps_its_digits() -> None:
+    off = torch.rand(64, 3, 80, 80, generator=torch.Generator().manual_seed(0))
+    exact = off.double().square().mean().item()
+    assert SquaredError.apply(off, torch.zeros_like(off)).item() == pytest.approx(exact, rel=1e-6)

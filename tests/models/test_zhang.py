@@ -195,8 +195,11 @@ def test_each_step_has_other_warps_and_each_validation_the_same(model: Zhang) ->
 def test_a_landmark_is_drawn_at_five_widths_beside_the_background() -> None:
     descriptors = torch.tensor([[[3.0, 0.0], [1.0, 5.0]]])  # of the landmark and of the background
     drawn = render(torch.tensor([[[0.0, 0.0]]]), descriptors, side=81)
-    assert drawn.shape == (1, 5 * (2 + 2), 81, 81)
-    for level, channels in enumerate(drawn[0].split(4)):
+    assert drawn.shape == (1, 24, 81, 81)  # by the eight
+    *levels, filled_up = drawn[0].split(4)
+    assert len(levels) == 5
+    assert not filled_up.any()
+    for level, channels in enumerate(levels):
         width = math.sqrt(2) ** level / 8
         peak = 1 / (2 * math.pi * width**2)  # a density of 1 everywhere is the background's
         share = peak / (peak + 1)

@@ -98,7 +98,7 @@ def test_full_report_says_everything(tmp_path: Path, clip: Path) -> None:
         "Frame by frame 50 % of what is possible Precision ceiling 1.00 0.50 Recall ceiling 1.00 0.50",
         "Over 200 steps 50 %",
         "Keypoints alive 1 of 2",
-        "Best validation error 0.2",
+        "Best validation loss 0.2",
         "0 nothing 0 % 0.010 0.10, −0.25 1 ball 100 % 0.300 0.50, 0.50",
         "ball 100 % 0.030 1 paddle <left> 0 % – nobody",
         "Through time",

@@ -14,13 +14,17 @@ from transporter.tracking.summary import agreement, by_method, comparable, flat_
 RECIPES = Path(__file__).parents[2] / "results" / "recipes"
 
 
-def write(folder: Path, name: str, ratio: float, loss: float, alive: int = 3, keypoints: int = 3) -> Path:
+def write(
+    folder: Path, name: str, ratio: float, loss: float, alive: int = 3, keypoints: int = 3, error: float | None = None
+) -> Path:
     """A result whose share of the possible is `ratio` at all lengths: 100 windows, as many objects as keypoints."""
     lengths = np.array([1, 20, 200])
     counts = [np.full(3, n) for n in (100, round(100 * keypoints * ratio), 100 * keypoints, 100 * keypoints)]
     found = Evaluation("pong", 1, 300, 1, TrackingCurve(0.2, keypoints, lengths, *counts), 20, (), ())
     figures = {**found.figures, "lowest_ratio": ratio, "mean_ratio": ratio, "validation_loss": loss, "alive": alive}
     figures |= {"steps": 10, "measured_step": 9, "seconds": 5.0, "steps_per_second": 2.0}
+    if error is not None:
+        figures["reconstruction_error"] = error
     result = {
         "name": name,
         "figures": figures,
@@ -66,6 +70,16 @@ def test_agreement_with_the_truth(paths: list[Path]) -> None:
     assert found.best == pytest.approx((1.0 + 0.6) / 2)
     assert found.random == pytest.approx((0.8 + 0.5) / 2)
     assert found.regret == pytest.approx(0.1)
+
+
+def test_the_error_in_colours_decides_where_it_was_measured(tmp_path: Path) -> None:
+    paths = [
+        write(tmp_path, "pong-transporter-seed0", ratio=0.5, loss=0.1, error=0.02),
+        write(tmp_path, "pong-transporter-seed1", ratio=1.0, loss=0.2, error=0.01),
+    ]
+    [group] = by_method(read_all(paths))
+    assert group.chosen.seed == 1
+    assert agreement(read_all(paths)).regret == 0
 
 
 def test_alike_results_leave_nothing_to_rank(tmp_path: Path) -> None:

@@ -47,13 +47,14 @@ def train_seeds_with_bar(
         for warning in run.warnings:
             warn(warning)
     stop.raise_if_asked(f"stopped, state saved in {path}: run the same command again to go on")
-    say(f"chosen by reconstruction error and live keypoints: {bold(choose_among(path, configs, runs))}")
+    chosen = choose_among(path, configs, runs)
+    say(f"chosen by {chosen['by']} and live keypoints: {bold(chosen['run'])}")
 
 
-def choose_among(path: Path, configs: "list[TrainConfig]", runs: "list[Run]") -> str:
-    """The name of the run to take, without labels; written down where transporter.load() finds it."""
+def choose_among(path: Path, configs: "list[TrainConfig]", runs: "list[Run]") -> "Json":
+    """The run to take, without labels; written down where transporter.load() finds it."""
     from transporter.runs import CHOSEN
-    from transporter.training.select import Candidate, checkpoints, ranked
+    from transporter.training.select import Candidate, checkpoints, judged_by, ranked
 
     candidates: list[Candidate] = []
     for config, run in zip(configs, runs, strict=True):
@@ -63,5 +64,6 @@ def choose_among(path: Path, configs: "list[TrainConfig]", runs: "list[Run]") ->
         raise InputError(f"nothing in {path} was validated: there is nothing to choose by")
     best_first = ranked(candidates)
     order = [{**candidate._asdict(), "run": candidate.name} for candidate in best_first]
-    write_text(path / CHOSEN, json.dumps({"run": best_first[0].name, "candidates": order}, indent=1) + "\n")
-    return best_first[0].name
+    chosen: Json = {"run": best_first[0].name, "by": judged_by(candidates), "candidates": order}
+    write_text(path / CHOSEN, json.dumps(chosen, indent=1) + "\n")
+    return chosen

@@ -16,27 +16,12 @@ from transporter.models.kernels import Kernelled
 
 
 class PlainConv(Kernelled):
-    """Nothing to rearrange; but tensor cores take inputs by the eight too, so they are filled up with nothing."""
-
-    @property
-    def spare(self) -> int:
-        return -self.in_channels % 8
-
-    def from_weight(self, weight: Float[Tensor, "o i k k"], dtype: torch.dtype) -> Float[Tensor, "o I k k"]:
-        return _filled_up(weight.to(dtype), self.spare)
-
-    def to_weight(self, to_kernel: Float[Tensor, "o I k k"]) -> Float[Tensor, "o i k k"]:
-        return super().to_weight(to_kernel[:, : self.in_channels])
+    """Nothing to rearrange."""
 
     def forward(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b o h w"]:
-        return super().forward(x) if not x.is_cuda or self.bias is not None else self.by_eights(x)
-
-    def by_eights(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b o h w"]:
-        return self.convolve(_filled_up(x, self.spare), self.padding, self.stride)  # type: ignore[arg-type]
-
-
-def _filled_up(x: Float[Tensor, "b i h w"], spare: int) -> Float[Tensor, "b I h w"]:
-    return F.pad(x, (0, 0, 0, 0, 0, spare)) if spare else x
+        if not x.is_cuda or self.bias is not None:
+            return super().forward(x)
+        return self.convolve(x, self.padding, self.stride)  # type: ignore[arg-type]
 
 
 class FewOutputs(Kernelled):

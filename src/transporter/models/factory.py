@@ -13,7 +13,7 @@ from transporter.models.jakab import Jakab
 from transporter.models.keynet import KeyNet
 from transporter.models.pixels import FLOOR, Pixels
 from transporter.models.transporter import Transporter, transport, transport_one_by_one
-from transporter.models.zhang import WIDTHS, Descriptors, Hourglass, LandmarkNet, Zhang
+from transporter.models.zhang import Descriptors, Hourglass, LandmarkNet, Zhang, drawn
 
 # Whatever one loop trains: pairs of frames in, an Output out; made of pixels, features, keypoints and refine.
 Model = Transporter | Jakab | Zhang
@@ -120,8 +120,7 @@ def _zhang(config: ModelConfig, pixels: Pixels) -> Zhang:
     """Hourglasses all of whose widths follow Φ's first: with the paper's 32 they are those of Zhang's release."""
     k, w, norm = config.keypoints, config.shape.filters[0], config.shape.norm
     features = Hourglass(3, (2 * w, 4 * w, 8 * w, 16 * w), norm)
-    drawn = len(WIDTHS) * (k + 1 + features.channels)
-    decoder = Hourglass(drawn, (2 * w, 4 * w, 8 * w, 16 * w, 16 * w), norm)
+    decoder = Hourglass(drawn(k, features.channels), (2 * w, 4 * w, 8 * w, 16 * w, 16 * w), norm)
     colours = conv(decoder.channels, 3, 3, bias=True)
     return Zhang(
         pixels=pixels,

@@ -187,6 +187,11 @@ class Descriptors(nn.Module):
         return F.relu(self.widen(codes)).reshape(*heat.shape[:2], -1).float()
 
 
+def drawn(keypoints: int, descriptors: int) -> int:
+    """Channels that `render` gives: tensor cores take them by the eight, so they are filled up with nothing."""
+    return 8 * math.ceil(len(WIDTHS) * (keypoints + 1 + descriptors) / 8)
+
+
 def render(
     points: Float[Tensor, "b k 2"], descriptors: Float[Tensor, "b k+1 c"], side: int
 ) -> Float[Tensor, "b channels side side"]:
@@ -197,7 +202,8 @@ def render(
         density = torch.cat((density, torch.ones_like(density[:, :1])), dim=1)  # the background is everywhere alike
         share = density / density.sum(1, keepdim=True)
         layers += [share, torch.einsum("bkhw,bkc->bchw", share, descriptors)]
-    return torch.cat(layers, dim=1)
+    maps = torch.cat(layers, dim=1)
+    return F.pad(maps, (0, 0, 0, 0, 0, drawn(points.shape[1], descriptors.shape[2]) - maps.shape[1]))
 
 
 def concentration(spread: Float[Tensor, "b k"]) -> Float[Tensor, ""]:

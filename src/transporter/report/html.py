@@ -27,6 +27,7 @@ FOLLOWS = (
     "how much more alike what lies under a keypoint is from frame to frame than what lies in one place; "
     "near 0: things pass under it"
 )
+ERROR = "mean square of what is wrong in held-out frames, colours from 0 to 1, with the weights of the best loss"
 LARGEST_VIDEO = 20_000_000  # bytes; a larger clip is named, not embedded
 
 
@@ -134,9 +135,12 @@ def _facts(metrics: Sequence[Mapping[str, Any]], health: Mapping[str, Any]) -> l
         facts.append(Fact("duplicates", str(health["duplicates"])))
     if follows := health.get("follows"):
         facts.append(Fact("follows", _number(sum(follows) / len(follows)), FOLLOWS))
-    losses = [row["validation_loss"] for row in metrics if "validation_loss" in row]
-    if losses:
-        facts.append(Fact("best validation error", f"{min(losses):.3g}"))
+    validated = [row for row in metrics if "validation_loss" in row]
+    if validated:
+        best = min(validated, key=lambda row: row["validation_loss"])
+        facts.append(Fact("best validation loss", f"{best['validation_loss']:.3g}"))
+        if "reconstruction_error" in best:
+            facts.append(Fact("reconstruction error", f"{best['reconstruction_error']:.3g}", ERROR))
     if metrics and "step" in metrics[-1]:
         facts.append(Fact("training steps", f"{metrics[-1]['step']:,}"))
     return facts

@@ -21,6 +21,7 @@ INK, FAINT, GRID = "#26262B", "#6B6B76", "#E4E4EA"
 # Which values of metrics.jsonl share a panel, and how they are named; a list has one value per keypoint.
 PANELS: tuple[tuple[str, dict[str, str]], ...] = (
     ("Loss", {"loss": "training", "validation_loss": "validation"}),
+    ("Reconstruction error", {"reconstruction_error": ""}),
     ("Keypoints", {"alive": "alive", "duplicates": "duplicates"}),
     ("Travel of each keypoint", {"travel": ""}),
     ("Change under each keypoint", {"change": ""}),
@@ -28,7 +29,7 @@ PANELS: tuple[tuple[str, dict[str, str]], ...] = (
     ("Learning rate", {"rate": ""}),
     ("Heatmap width σ", {"sigma": ""}),
 )
-LOGARITHMIC, COUNTS, SCHEDULES = {"Loss"}, {"Keypoints"}, {"Learning rate", "Heatmap width σ"}
+LOGARITHMIC, COUNTS, SCHEDULES = {"Loss", "Reconstruction error"}, {"Keypoints"}, {"Learning rate", "Heatmap width σ"}
 
 
 def tracking_figure(curves: Mapping[str, TrackingCurve]) -> "Figure":

@@ -14,7 +14,8 @@ from transporter.training.config import PRESETS, Preset, TrainConfig, preset
 # Pixels as they are and heatmaps as narrow as they stay: what the presets fast and tiny change first.
 PLAIN: Mapping[str, Any] = {"standardise": False, "sigma_start": None, "sigma_steps": 0}
 PAPERS: Mapping[str, Any] = {"shape": PAPER, "keynet": None}
-# As its authors trained it, with its three stages in the steps that there are.
+# As its authors trained it, with its three stages in the steps that there are; its widths follow Φ's first, and theirs
+# are those of the paper's Φ.
 ZHANG: Mapping[str, Any] = {"kind": "zhang", "batch": 16, "learning_rate": 1e-3, "decay": 0.1, **PLAIN}
 THIRDS = ("decay_every", "raise_every")
 
@@ -35,11 +36,11 @@ RECIPES: dict[str, Recipe] = {
     # Far: a decoder that reaches three pixels could not paint a thing around its heatmap.
     "jakab": Recipe("Jakab & Gupta", {"kind": "jakab"}, far=True),
     "jakab_plain": Recipe("Jakab & Gupta, plain pixels", {"kind": "jakab", **PLAIN}, far=True),
-    "zhang": Recipe("Zhang", ZHANG, thirds=THIRDS, far=True),
+    "zhang": Recipe("Zhang, half its widths", ZHANG, thirds=THIRDS, far=True),
     "pixel": Recipe("Pixel transport", {"kind": "pixel"}, far=True),
     "paper": Recipe("Transporter, the paper's", {**PAPERS, **PLAIN}),
     "paper_jakab": Recipe("Jakab & Gupta, the paper's", {"kind": "jakab", **PAPERS, **PLAIN}),
-    "paper_zhang": Recipe("Zhang, the paper's widths", {**ZHANG, **PAPERS}, thirds=THIRDS),
+    "paper_zhang": Recipe("Zhang, its own widths", {**ZHANG, **PAPERS}, thirds=THIRDS),
     "paper_pixel": Recipe("Pixel transport, the paper's", {"kind": "pixel", **PAPERS, **PLAIN}),
     # One change each.
     "far": Recipe("Transporter, features that reach further", far=True),

@@ -55,6 +55,11 @@ def judged(candidates: Sequence[Candidate]) -> list[float]:
     return errors if len(errors) == len(candidates) else [c.validation_loss for c in candidates]
 
 
+def judged_by(candidates: Sequence[Candidate]) -> str:
+    """What that is called."""
+    return "validation loss" if any(c.error is None for c in candidates) else "reconstruction error"
+
+
 def choose(candidates: Sequence[Candidate]) -> Candidate:
     """The one to take."""
     return ranked(candidates)[0]

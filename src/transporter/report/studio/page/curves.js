@@ -5,6 +5,7 @@ import { getJson, words } from "./dom.js";
 
 const PANELS = [
   { title: "Loss", columns: { loss: "training", validation_loss: "validation" }, log: true, canLog: true },
+  { title: "Reconstruction error", columns: { reconstruction_error: "" }, log: true, canLog: true },
   { title: "Keypoints", columns: { alive: "alive", duplicates: "duplicates" }, counts: true, from: 0 },
   { title: "Travel of each keypoint", columns: { travel: "" }, from: 0 },
   { title: "Change under each keypoint", columns: { change: "" }, from: 0 },
