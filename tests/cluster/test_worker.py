@@ -1,11 +1,7 @@
 """A worker's chunks, without Ray: what they hold is what one process would have kept."""
 
-import os
-import select
-import signal
 import subprocess
 import sys
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -59,24 +55,26 @@ def test_a_role_that_cannot_be_taken_is_refused_each_time_and_the_one_before_beg
     assert again.serial == 0
 
 
-def test_a_worker_ends_with_its_parent() -> None:
-    grandchild = """import os
+@pytest.mark.parametrize("told", [True, False], ids=["told by the system", "looking itself"])
+def test_a_worker_ends_with_its_learner(told: bool) -> None:
+    """Which need not be its parent: between them is Ray, which may live on for a while."""
+    learner = subprocess.Popen(["sleep", "100"])
+    code = f"""import os
 from transporter.cluster.worker import Worker
-Worker(ends_with_parent=True)
-print(os.getpid(), flush=True)
+if not {told} and hasattr(os, "pidfd_open"):
+    del os.pidfd_open
+Worker(learner={learner.pid})
+print("here", flush=True)
 os.read(0, 1)"""
-    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grandchild!r}])"
-    parent = subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert parent.stdin
-    assert parent.stdout
-    worker = int(parent.stdout.readline())
+    worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert worker.stdout
     try:
-        parent.kill()
-        parent.wait()
-        gone, _, _ = select.select([parent.stdout], [], [], 10.0)  # its end comes when the worker's does
-        assert gone
-        assert parent.stdout.read() == ""
+        assert worker.stdout.readline() == "here\n"
+        assert worker.poll() is None
+        learner.kill()
+        learner.wait()
+        assert worker.wait(10.0) == 1
     finally:
-        parent.stdin.close()  # which it waits for, too
-        with suppress(ProcessLookupError):
-            os.kill(worker, signal.SIGKILL)
+        for process in (learner, worker):
+            process.kill()
+        worker.communicate()

@@ -5,6 +5,7 @@ turn. What it was asked for and did not deliver is counted as lost and asked for
 Where a new life begins, the replay is told that an episode was cut short.
 """
 
+import os
 import signal
 import threading
 import time
@@ -66,12 +67,9 @@ class Spread:
         self.roles = [Role(i, part, *of) for i, part in enumerate(self.parts)]
         remote = ray.remote(Worker)
         lasting = {"max_restarts": -1, "max_task_retries": 0}
-        self.workers: list[Any] = [
-            remote.options(**lasting, num_cpus=1).remote(ends_with_parent=True) for _ in self.roles
-        ]
-        self.spare: Any = remote.options(**lasting, num_cpus=0).remote(
-            ends_with_parent=True
-        )  # stands by: it needs no core for that
+        learner = os.getpid() if self._begun and address == "local" else None  # elsewhere its number says nothing
+        self.workers: list[Any] = [remote.options(**lasting, num_cpus=1).remote(learner) for _ in self.roles]
+        self.spare: Any = remote.options(**lasting, num_cpus=0).remote(learner)  # stands by: it needs no core for that
         self.asked, self.taken, self.lost = 0, 0, 0
         self._due: list[deque[Any]] = [deque() for _ in self.workers]
         self._last: list[tuple[str, int]] = [("", -1)] * workers  # life and serial of the chunk taken last

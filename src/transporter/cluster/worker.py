@@ -1,6 +1,7 @@
 """A worker: some of the players, in a process of their own. What they did goes out in chunks, numbered one by one."""
 
 import os
+import select
 import threading
 import time
 import uuid
@@ -17,7 +18,7 @@ from transporter.control.options.players import Players
 from transporter.control.replay import Outcome, SequenceReplay
 from transporter.control.rollout import Finished
 
-LOOK = 0.5  # seconds between looks for one's parent
+LOOK = 0.5  # seconds between looks for the learner, where the system does not say when it ends
 
 
 class Role(NamedTuple):
@@ -52,11 +53,28 @@ class Chunk(NamedTuple):
     finished: list[Finished]
 
 
-def _end_after(parent: int) -> None:
-    """Ends this process once another one is its parent."""
-    while os.getppid() == parent:
-        time.sleep(LOOK)
+def _end_after(learner: int) -> None:
+    """Ends this process once the learner's has ended, on whose machine it is."""
+    if hasattr(os, "pidfd_open"):
+        try:
+            ended = os.pidfd_open(learner)
+        except ProcessLookupError:
+            os._exit(1)
+        select.select([ended], [], [])
+    else:
+        while _exists(learner):
+            time.sleep(LOOK)
     os._exit(1)
+
+
+def _exists(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 class Worker:
@@ -64,11 +82,12 @@ class Worker:
 
     players: Players
 
-    def __init__(self, ends_with_parent: bool = False) -> None:
+    def __init__(self, learner: int | None = None) -> None:
+        """`learner`: a process on this machine that it ends with. Ray sees to that too, but takes its time."""
         torch.set_num_threads(1)  # there are as many workers as cores
         self.role: Role | None = None
-        if ends_with_parent:  # Ray sees to that too, but on a busy machine it takes its time
-            threading.Thread(target=_end_after, args=(os.getppid(),), daemon=True).start()
+        if learner is not None:
+            threading.Thread(target=_end_after, args=(learner,), daemon=True).start()
 
     def here(self) -> None:
         """An answer: whoever gives it has everything imported, and can take a role at once."""
