@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import ray
 import torch
 
+from transporter.cluster.processes import Watch
 from transporter.cluster.worker import Chunk, Published, Role, Worker
 from transporter.control.options.experiment import Experiment
 from transporter.control.options.study import Study
@@ -28,6 +29,7 @@ from transporter.training.learner import Hardware
 IN_FLIGHT = 2  # chunks that a worker has been asked for: it plays one while the other is on its way
 PUBLISH_EVERY = 10  # updates between new weights
 PATIENCE, PAUSE = 120.0, 0.2  # seconds that a worker may fail for, without a chunk, and between two tries
+LOOK = 0.1  # seconds between looks whether a worker's process has ended
 MOMENT = 1.0  # seconds for the one that stands by to answer
 STORE = 256 * 2**20  # bytes of shared memory, where we start Ray ourselves: chunks on their way, nothing more
 
@@ -67,13 +69,15 @@ class Spread:
         self.roles = [Role(i, part, *of) for i, part in enumerate(self.parts)]
         remote = ray.remote(Worker)
         lasting = {"max_restarts": -1, "max_task_retries": 0}
-        learner = os.getpid() if self._begun and address == "local" else None  # elsewhere its number says nothing
+        self._here = self._begun and address == "local"  # elsewhere the number of a process says nothing
+        learner = os.getpid() if self._here else None
         self.workers: list[Any] = [remote.options(**lasting, num_cpus=1).remote(learner) for _ in self.roles]
         self.spare: Any = remote.options(**lasting, num_cpus=0).remote(learner)  # stands by: it needs no core for that
         self.asked, self.taken, self.lost = 0, 0, 0
         self._due: list[deque[Any]] = [deque() for _ in self.workers]
         self._last: list[tuple[str, int]] = [("", -1)] * workers  # life and serial of the chunk taken last
         self.processes = [0] * workers  # and the process that it came from
+        self._watches: list[Watch | None] = [None] * workers
         self._heard = [time.monotonic()] * workers
         self._published: tuple[int, Any] | None = None
         self._played = 0  # rows of all players since this process began
@@ -89,6 +93,7 @@ class Spread:
         while self.count < total:
             finished += self._receive()
             while self.count < min(total, base + self._played // players):
+                self._keep_busy()  # learning takes its time: whoever takes over plays meanwhile
                 if self.study.ready:
                     self.study.learn(self.count)
                 self.count += 1
@@ -97,15 +102,16 @@ class Spread:
 
     def _receive(self) -> list[Finished]:
         """The next chunk, from whichever worker has one; workers have enough to do."""
-        for index in range(len(self.workers)):
-            while len(self._due[index]) < IN_FLIGHT:
-                self._ask(index)
-        heads = {due[0]: index for index, due in enumerate(self._due)}  # of one worker, in the order of asking
-        ready, _ = ray.wait(list(heads), num_returns=1, timeout=PATIENCE)
+        self._keep_busy()
+        # Of one worker, in the order of asking. Ray names the first that is ready: who has waited longest goes first.
+        longest = sorted(range(len(self.workers)), key=lambda index: self._heard[index])
+        heads = {self._due[index][0]: index for index in longest}
+        ready, _ = ray.wait(list(heads), num_returns=1, timeout=LOOK)
         if not ready:
-            raise LostWorkerError(f"no worker has answered for {PATIENCE:.0f} seconds")
+            if time.monotonic() - max(self._heard) > PATIENCE:
+                raise LostWorkerError(f"no worker has answered for {PATIENCE:.0f} seconds")
+            return []
         index = heads[ready[0]]
-        self._due[index].popleft()
         try:
             chunk: Chunk = ray.get(ready[0])
         except ray.exceptions.RayActorError as error:  # it died, or is not back yet
@@ -115,13 +121,24 @@ class Spread:
             return []
         except ray.exceptions.RayTaskError as error:  # it lives, but cannot do what it was asked: nor could another
             raise LostWorkerError(f"worker {index} cannot play: {str(error).strip().splitlines()[-1]}") from error
+        self._due[index].popleft()
         self._heard[index] = time.monotonic()
         return self._take(chunk)
 
+    def _keep_busy(self) -> None:
+        """Every worker is asked for some chunks, and the role of one whose process has ended goes to another."""
+        for index, (watch, due) in enumerate(zip(self._watches, self._due, strict=True)):
+            # What it delivered before it ended is ready, and is taken first.
+            if watch is not None and watch.ended() and not (due and ray.wait([due[0]], timeout=0)[0]):
+                self._hand_on(index)
+            while len(due) < IN_FLIGHT:
+                self._ask(index)
+
     def _hand_on(self, index: int) -> None:
         """The role of a worker that died goes to the one that stands by; without one, to whom Ray makes anew."""
-        self.lost += 1 + len(self._due[index])
+        self.lost += len(self._due[index])
         self._due[index].clear()
+        self._watch(index, None)
         self.roles[index] = self.roles[index]._replace(term=self.roles[index].term + 1)
         if self._stands_by():
             self.workers[index], self.spare = self.spare, self.workers[index]
@@ -160,10 +177,17 @@ class Spread:
             self.study.replay.real[players, (at - 1) % self.study.replay.capacity] = False
         self.study.replay.put(players, at, {name: torch.tensor(t) for name, t in chunk.tensors.items()})
         self.study.rows[players] += self.rows
+        if not goes_on and self._here:
+            self._watch(chunk.worker, Watch(chunk.process))
         self._last[chunk.worker], self.processes[chunk.worker] = (chunk.life, chunk.serial), chunk.process
         self._played += self.rows * len(part)
         self.taken += 1
         return [f._replace(player=f.player + part.start) for f in chunk.finished]
+
+    def _watch(self, index: int, watch: Watch | None) -> None:
+        if (before := self._watches[index]) is not None:
+            before.close()
+        self._watches[index] = watch
 
     def begin_anew(self) -> None:
         """Games go on: without a kept replay, what comes back after a break begins otherwise in any case."""
@@ -177,6 +201,8 @@ class Spread:
         self.count, self._published = saved.step, None
 
     def close(self) -> None:
+        for index in range(len(self._watches)):
+            self._watch(index, None)
         for worker in (*self.workers, self.spare):
             ray.kill(worker)
         if self._begun:

@@ -1,9 +1,7 @@
 """A worker: some of the players, in a process of their own. What they did goes out in chunks, numbered one by one."""
 
 import os
-import select
 import threading
-import time
 import uuid
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,13 +10,12 @@ import numpy as np
 import torch
 
 from transporter import envs
+from transporter.cluster.processes import Watch
 from transporter.control.options.config import OptionsConfig
 from transporter.control.options.network import OptionsNet
 from transporter.control.options.players import Players
 from transporter.control.replay import Outcome, SequenceReplay
 from transporter.control.rollout import Finished
-
-LOOK = 0.5  # seconds between looks for the learner, where the system does not say when it ends
 
 
 class Role(NamedTuple):
@@ -55,26 +52,8 @@ class Chunk(NamedTuple):
 
 def _end_after(learner: int) -> None:
     """Ends this process once the learner's has ended, on whose machine it is."""
-    if hasattr(os, "pidfd_open"):
-        try:
-            ended = os.pidfd_open(learner)
-        except ProcessLookupError:
-            os._exit(1)
-        select.select([ended], [], [])
-    else:
-        while _exists(learner):
-            time.sleep(LOOK)
+    Watch(learner).wait()
     os._exit(1)
-
-
-def _exists(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 class Worker:
