@@ -183,6 +183,9 @@ def test_many_models_watch_one_play_and_get_what_each_gets_alone(work: Path, tmp
     assert result["figures"]["lowest_ratio"] <= result["figures"]["mean_ratio"]
     assert result["seeds"] == {"train": 0, "collect": 0, "evaluate": 1_000_000}
     made = card(result, "It was hardly trained.")
+    suited = {"environment": "frostbite", "recipe": "suited", "preset": "fast"}
+    assert card({**result, **suited})["recipe"] == "alike"
+    assert card({**result, **suited, "preset": "tiny"})["recipe"] == "transporter"
     assert {"environment", "preset", "recipe", "pairs", "steps", "seed", "keypoints", "measured"} <= set(made)
     assert made["failures"].startswith("It was hardly trained. Followed for less than 0.9")
 

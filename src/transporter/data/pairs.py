@@ -26,7 +26,7 @@ from zarr.storage import LocalStore, MemoryStore
 from transporter.data.limits import physical_memory, unpacked_size
 from transporter.data.manifest import NAME, CollectSettings, Manifest, damaged
 from transporter.errors import InputError
-from transporter.files import is_temporary, make_folder, sweep, sync
+from transporter.files import is_temporary, make_folder, stamp, sweep, sync
 
 Pairs = UInt8[np.ndarray, "n 2 h w 3"]  # [source, target] in the order of time
 
@@ -170,7 +170,7 @@ class PairWriter:
     def _in_place(self) -> bool:
         """Whether the folder is still there, with the manifest that this writer found or left in it."""
         # Nothing may open the lock here: it would be given up with the first handle that is closed.
-        return (self.path / "lock").exists() and _stamp(self.path / NAME) == self._left
+        return (self.path / "lock").exists() and stamp(self.path / NAME) == self._left
 
     def _check_in_place(self) -> None:
         if not self._in_place():
@@ -208,7 +208,7 @@ class PairWriter:
         if not (self.path / "lock").exists():  # a file is written with the folders above it
             (self.path / NAME).unlink(missing_ok=True)
             self._check_in_place()
-        self._left = _stamp(self.path / NAME)
+        self._left = stamp(self.path / NAME)
         self.manifest = manifest  # only now
 
     def committed(self, block: int = 1024) -> Iterator[Pairs]:
@@ -227,7 +227,7 @@ class PairWriter:
                 raise InputError(f"{self.path} was begun with other settings ({differences}): choose another folder")
         else:
             self.manifest.write(self.path)
-        self._left = _stamp(self.path / NAME)
+        self._left = stamp(self.path / NAME)
         self._bytes = list(self.manifest.chunk_bytes)
         self._live, self._trajectory = self.manifest.live.tolist(), self.manifest.trajectory.tolist()
         if self.manifest.complete:
@@ -287,15 +287,6 @@ def _create(store: Store, size: int) -> Any:
 def _description(array: Any) -> dict[str, Any]:
     """Everything that decides how chunks are read; zarr's, so that its versions may write it differently."""
     return {name: value for name, value in array.metadata.to_dict().items() if name not in ("shape", "attributes")}
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another of its name: not its number, which some shared file systems give anew."""
-    try:
-        found = path.stat()
-        return found.st_size, found.st_mtime_ns
-    except OSError:
-        return None
 
 
 def _file(chunk: int) -> str:
