@@ -10,7 +10,7 @@ import pytest
 
 from transporter.report.studio.answers import Json, Refused
 from transporter.report.studio.folders import RunFolders
-from transporter.report.studio.series import Curve, as_curves, read_update, thinned
+from transporter.report.studio.series import Curve, as_curves, read_rows, read_update, thinned
 from transporter.runs import Run
 
 HOLD = """
@@ -177,6 +177,11 @@ def test_scores_of_agents_are_curves(tmp_path: Path) -> None:
     assert curves["return_of_each_agent"] == Curve([1, 3], [[15.0, None, 3.0], [None, -1.0]])
     assert curves["mean_return"] == Curve([1, 3], [9.0, -1.0])
     assert curves["loss"] == Curve([1], [[0.5, 0.4, 0.3]])
+
+
+def test_metrics_that_are_gone_again_are_none(tmp_path: Path) -> None:
+    assert read_rows(tmp_path / "metrics.jsonl") == []
+    assert read_update(tmp_path / "metrics.jsonl", "7:100") == ("", True, {})
 
 
 def test_only_new_and_whole_lines_are_sent(tmp_path: Path) -> None:

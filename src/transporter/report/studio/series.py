@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from transporter.files import parse_json
 from transporter.report.studio.answers import Refused
@@ -65,17 +65,27 @@ def _is_episode(value: Any) -> bool:
 
 def read_rows(path: Path | None) -> list[Row]:
     """All rows there are."""
-    if path is None:
+    file = _opened(path)
+    if file is None:
         return []
-    with path.open("rb") as file:
+    with file:
         return rows_of(file.read(LONGEST_READ))
+
+
+def _opened(path: Path | None) -> BinaryIO | None:
+    """A file that may be gone again since someone looked: its run may have begun anew."""
+    try:
+        return path.open("rb") if path is not None else None
+    except FileNotFoundError:
+        return None
 
 
 def read_update(path: Path | None, cursor: str = "") -> Update:
     """New rows since the cursor, which names a file and a place in it; a file that was rewritten starts anew."""
-    if path is None:
+    file = _opened(path)
+    if file is None:
         return Update("", bool(cursor), {})
-    with path.open("rb") as file:
+    with file:
         found = os.fstat(file.fileno())
         inode, _, place = cursor.partition(":")
         start = int(place) if inode == str(found.st_ino) and place.isdigit() else 0

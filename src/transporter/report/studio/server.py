@@ -53,6 +53,7 @@ def studio(root: Path, parts: Parts, door: Door, largest_upload: int = LARGEST_U
             InputError: _refused,
             HTTPException: _http,
             ClientDisconnect: _gone,
+            FileNotFoundError: _missing,
             500: _broken,
         },
         lifespan=lifespan,
@@ -287,6 +288,10 @@ def _http(request: Request, error: Exception) -> Response:
 
 def _gone(request: Request, error: Exception) -> Response:
     return failed(400, "the upload broke off")
+
+
+def _missing(request: Request, error: Exception) -> Response:
+    return failed(404, "it is not there any more")
 
 
 def _broken(request: Request, error: Exception) -> Response:
