@@ -93,7 +93,7 @@ def train(
     from transporter.training import config as presets
     from transporter.training.distributed import process_group
     from transporter.training.learner import Hardware
-    from transporter.training.recipes import SUITED, configure, suited
+    from transporter.training.recipes import SUITED, configure, named
     from transporter.training.recipes import recipe as find
 
     hardware = Hardware(device_named(device), precision, compile)
@@ -108,7 +108,7 @@ def train(
         wanted = data_to_collect(name, label, size or base.model.size, pairs or presets.PAIRS[preset], seed)
     if recipe == SUITED:
         recipe = None
-    way = suited(default_recipe(name), preset, wanted.settings.size) if recipe is None else recipe
+    way = named(SUITED if recipe is None else recipe, default_recipe(name), preset, wanted.settings.size)
     changes: dict[str, Any] = {
         "keypoints": keypoints or default_keypoints(name) * find(way).keypoints,
         "size": wanted.settings.size,

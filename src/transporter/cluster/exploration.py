@@ -102,15 +102,16 @@ class Spread:
 
     def _receive(self) -> list[Finished]:
         """The next chunk, from whichever worker has one; workers have enough to do."""
-        self._keep_busy()
-        # Of one worker, in the order of asking. Ray names the first that is ready: who has waited longest goes first.
-        longest = sorted(range(len(self.workers)), key=lambda index: self._heard[index])
-        heads = {self._due[index][0]: index for index in longest}
-        ready, _ = ray.wait(list(heads), num_returns=1, timeout=LOOK)
-        if not ready:
-            if time.monotonic() - max(self._heard) > PATIENCE:
+        since = time.monotonic()
+        ready: list[Any] = []
+        while not ready:
+            if time.monotonic() - since > PATIENCE:
                 raise LostWorkerError(f"no worker has answered for {PATIENCE:.0f} seconds")
-            return []
+            self._keep_busy()
+            # Of one worker, in the order of asking. Ray names the first that is ready: who has waited longest is first.
+            longest = sorted(range(len(self.workers)), key=lambda index: self._heard[index])
+            heads = {self._due[index][0]: index for index in longest}
+            ready, _ = ray.wait(list(heads), num_returns=1, timeout=LOOK)
         index = heads[ready[0]]
         try:
             chunk: Chunk = ray.get(ready[0])

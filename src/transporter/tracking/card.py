@@ -4,8 +4,7 @@ from typing import Any
 
 from transporter.envs import scene
 from transporter.errors import InputError
-from transporter.training.config import Preset
-from transporter.training.recipes import SUITED, suited
+from transporter.training.recipes import named
 
 WELL = 0.9  # an object followed for less than this share of its windows is named among the failures
 
@@ -17,7 +16,9 @@ def card(result: dict[str, Any], note: str = "") -> dict[str, Any]:
         found, trained = result["evaluation"], result["trained"]
         return {
             "environment": result["environment"],
-            "recipe": _recipe(result["recipe"], result["environment"], result["preset"], train["model"]["size"]),
+            "recipe": named(
+                result["recipe"], scene(result["environment"]).recipe, result["preset"], train["model"]["size"]
+            ),
             "preset": result["preset"],
             "data": f"random play, {_sampling(collect)}",
             "pairs": collect["pairs"],
@@ -40,11 +41,6 @@ def card(result: dict[str, Any], note: str = "") -> dict[str, Any]:
         }
     except (KeyError, TypeError) as error:
         raise InputError(f"not the result of a measured experiment: {error} is missing") from None
-
-
-def _recipe(name: str, environment: str, preset: Preset, size: int) -> str:
-    """By its own name, where the result only says that it suits the environment."""
-    return suited(scene(environment).recipe, preset, size) if name == SUITED else name
 
 
 def _sampling(collect: dict[str, Any]) -> str:

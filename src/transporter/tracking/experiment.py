@@ -36,7 +36,7 @@ from transporter.training.health import health
 from transporter.training.learner import Hardware
 from transporter.training.loop import rebuilt
 from transporter.training.many import train_many
-from transporter.training.recipes import SUITED, configure, suited
+from transporter.training.recipes import configure, named
 from transporter.training.recipes import recipe as find
 
 SAMPLES = 4  # pairs that are kept to look at
@@ -77,7 +77,7 @@ def plan(
     `anneal` is the share of steps over which heatmaps shrink. What a recipe says itself goes before all of this.
     """
     known = scene(environment)
-    way = suited(known.recipe, base, size) if recipe == SUITED else recipe
+    way = named(recipe, known.recipe, base, size)
     found = find(way)
     usual: dict[str, Any] = {"keypoints": keypoints or known.keypoints * found.keypoints}
     usual |= {"validate_every": max(1, steps // VALIDATIONS), "checkpoint_every": max(1, steps // CHECKPOINTS)}

@@ -105,6 +105,11 @@ def suited(wanted: str, base: Preset, size: int) -> str:
     return wanted
 
 
+def named(name: str, wanted: str, base: Preset, size: int) -> str:
+    """The recipe that is meant: the one of that name, or, for what suits, the one that the environment wants."""
+    return suited(wanted, base, size) if name == SUITED else name
+
+
 def configure(name: str, base: Preset = "fast", **given: Any) -> TrainConfig:
     """The training that a recipe makes of a preset; what is given goes before what the recipe says."""
     found = recipe(name)
