@@ -140,7 +140,7 @@ def _facts(metrics: Sequence[Mapping[str, Any]], health: Mapping[str, Any]) -> l
         best = min(validated, key=lambda row: row["validation_loss"])
         facts.append(Fact("best validation loss", f"{best['validation_loss']:.3g}"))
         if "reconstruction_error" in best:
-            facts.append(Fact("reconstruction error", f"{best['reconstruction_error']:.3g}", ERROR))
+            facts.append(Fact("error ×1000", f"{1000 * best['reconstruction_error']:.3g}", ERROR))
     if metrics and "step" in metrics[-1]:
         facts.append(Fact("training steps", f"{metrics[-1]['step']:,}"))
     return facts
