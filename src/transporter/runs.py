@@ -46,6 +46,10 @@ class DamagedError(Exception):
     """A checkpoint on disk is not what was written."""
 
 
+class NoRunError(InputError):
+    """There is no run where one was asked for."""
+
+
 class GoneError(RuntimeError):
     """Someone took the folder away while it was written to."""
 
@@ -89,7 +93,7 @@ class Run:
                 raise ValueError("it holds no settings")
             return cls(path, settings)
         except (FileNotFoundError, NotADirectoryError):
-            raise InputError(f"{path} is not a run folder (no run.json)") from None
+            raise NoRunError(f"{path} is not a run folder (no run.json)") from None
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, InputError):
                 raise

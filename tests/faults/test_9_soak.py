@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 from urllib.error import HTTPError
@@ -157,9 +157,12 @@ def test_memory_and_handles_stay(data, tmp_path: Path, scale, record, request: p
     request.addfinalizer(visitor.close)
     since, trainings, tracked = time.monotonic(), 0, 0
     seen: list[Held] = []
+    others: list[Future[None]] = []
 
     def going_on(seen: list[Held] | None = None) -> bool:
-        """Until the time is over, and there are two looks to compare."""
+        """Until the time is over, and there are two looks to compare; or until one of them fails."""
+        if any(other.done() and other.exception() for other in others):
+            return False
         return time.monotonic() - since < scale.soak_seconds or (seen is not None and len(seen) < 2)
 
     def warm() -> bool:
@@ -178,8 +181,8 @@ def test_memory_and_handles_stay(data, tmp_path: Path, scale, record, request: p
                 visitor.seen.append(held(visitor.studio.pid))
 
     with ThreadPoolExecutor(2) as pool:
-        others = [pool.submit(work) for work in (track_on, visit_on)]
-        while going_on(seen) and not any(other.done() and other.exception() for other in others):
+        others += [pool.submit(work) for work in (track_on, visit_on)]
+        while going_on(seen):
             run = runs / f"run-{trainings % 2}"
             shutil.rmtree(run, ignore_errors=True)
             train_once(run, PairSet.open(data.path))

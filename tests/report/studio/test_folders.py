@@ -1,16 +1,19 @@
 """The list of runs: right, quick with two hundred of them, and never in the way of who writes them."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from transporter.report.studio.answers import Json, Refused
 from transporter.report.studio.folders import RunFolders
 from transporter.report.studio.series import Curve, as_curves, read_rows, read_update, thinned
+from transporter.report.studio.watching import Models
 from transporter.runs import Run
 
 HOLD = """
@@ -42,6 +45,17 @@ def test_a_run_in_one_line(tmp_path: Path) -> None:
     assert line.spark[0] == 1.0
     assert line.spark[-1] == pytest.approx(0.05)
     assert not line.trainable  # there is no checkpoint to load
+
+
+def test_models_are_found_while_other_runs_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("kept", "gone"):
+        (plain_run(tmp_path / name).path / "checkpoints").mkdir()
+    runs = RunFolders(tmp_path)
+    before = runs.headlines()
+    shutil.rmtree(tmp_path / "gone")
+    monkeypatch.setattr(runs, "headlines", lambda: before)  # as if it went just after the look
+    parts = SimpleNamespace(shipped=list)
+    assert [name.id for name in Models(runs, parts).names()] == ["run:kept"]  # type: ignore[arg-type]
 
 
 def test_states(tmp_path: Path) -> None:

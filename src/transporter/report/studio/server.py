@@ -27,7 +27,7 @@ from transporter.report.studio.inside import file_in
 from transporter.report.studio.parts import Parts
 from transporter.report.studio.series import checked_cursor, read_update
 from transporter.report.studio.watching import Episodes, Games, Models
-from transporter.runs import Run
+from transporter.runs import NoRunError, Run
 
 PAGE = Path(__file__).parent / "page"
 LARGEST_BODY = 64 * 1024  # bytes of a JSON body
@@ -54,6 +54,7 @@ def studio(root: Path, parts: Parts, door: Door, largest_upload: int = LARGEST_U
             HTTPException: _http,
             ClientDisconnect: _gone,
             FileNotFoundError: _missing,
+            NoRunError: _missing,
             500: _broken,
         },
         lifespan=lifespan,

@@ -74,12 +74,15 @@ class Models:
         self._loaded: Kept[Loaded] = Kept(4)
 
     def names(self) -> list[ModelName]:
-        found = list(self.parts.shipped())
-        for line in self.runs.headlines():
-            if line.trainable:
-                path = self.runs.path(line.id)
-                found.append(ModelName(f"run:{line.id}", line.id, line.environment, path, line.chosen))
-        return found
+        lines, paths = self.runs.headlines(), self.runs.paths()  # a run may go between the two
+        return [
+            *self.parts.shipped(),
+            *(
+                ModelName(f"run:{line.id}", line.id, line.environment, paths[line.id], line.chosen)
+                for line in lines
+                if line.trainable and line.id in paths
+            ),
+        ]
 
     def named(self, model: str) -> ModelName:
         for name in self.names():
