@@ -56,7 +56,9 @@ class Hourglass(nn.Module):
         x = self.down(x)
         if self.below is None:
             return x
-        risen = F.interpolate(self.below(F.max_pool2d(x, 2)), scale_factor=2)
+        below = self.below(F.max_pool2d(x, 2))
+        with torch.autocast(x.device.type, enabled=False):  # it would copy numbers as fp32, which they are not
+            risen = F.interpolate(below, scale_factor=2)
         return self.across(x) + self.up(risen)
 
 

@@ -31,16 +31,23 @@ def card(result: dict[str, Any], note: str = "") -> dict[str, Any]:
                 "commit": trained["commit"],
                 "date": trained["date"],
             },
-            "measured": {
-                "frames": found["frames"],
-                "seed": result["seeds"]["evaluate"],
-                "figures": {name: round(value, 3) for name, value in figures.items() if "@" in name},
-                "objects": {o["name"]: round(o["recall"], 3) for o in found["objects"] if o["windows"]},
-            },
-            "failures": " ".join(part for part in (note, failures(found)) if part),
+            **measured(found, note),
         }
     except (KeyError, TypeError) as error:
         raise InputError(f"not the result of a measured experiment: {error} is missing") from None
+
+
+def measured(found: dict[str, Any], note: str = "") -> dict[str, Any]:
+    """The part of a card that an evaluation tells, from its JSON."""
+    return {
+        "measured": {
+            "frames": found["frames"],
+            "seed": found["seed"],
+            "figures": {name: round(value, 3) for name, value in found["figures"].items()},
+            "objects": {o["name"]: round(o["recall"], 3) for o in found["objects"] if o["windows"]},
+        },
+        "failures": " ".join(part for part in (note, failures(found)) if part),
+    }
 
 
 def _sampling(collect: dict[str, Any]) -> str:
