@@ -5,9 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
+from transporter.errors import InputError
 from transporter.runs import Run
+from transporter.training.distributed import process_group
+from transporter.training.learner import Hardware
 
 STEPS = ["--preset", "tiny", "--steps", "8", "--batch", "8", "--norm", "instance", "--sigma-steps", "2", "--log-every",
          "4", "--validate-every", "4", "--checkpoint-every", "4", "--device", "cpu"]  # fmt: skip
@@ -49,3 +53,9 @@ def test_without_a_data_set_two_processes_are_refused_with_one_voice(tmp_path: P
     assert ended.returncode != 0
     assert ended.stderr.count("transporter: under torchrun name a data set") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_gpu_by_its_number_would_be_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InputError, match="without a number"), process_group(Hardware(device="cuda:1")):
+        pass

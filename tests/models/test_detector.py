@@ -1,5 +1,6 @@
 """From weights to keypoints: files, sizes, features, ONNX."""
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,14 +12,14 @@ import torch
 import transporter
 from transporter.envs import atari
 from transporter.errors import InputError
-from transporter.models.blocks import NOTEBOOK, SMALL, TINY, Norm
+from transporter.models.blocks import NOTEBOOK, SMALL, TINY, Norm, RefineNet
 from transporter.models.detector import Detector, features_under
 from transporter.models.factory import Kind, ModelConfig
-from transporter.models.swift import swift
+from transporter.models.swift import fold, swift
 
 
-def frames(count: int = 5, height: int = 40, width: int = 56) -> np.ndarray:
-    return np.random.default_rng(0).integers(0, 256, (count, height, width, 3), dtype=np.uint8)
+def frames(count: int = 5, height: int = 40, width: int = 56, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (count, height, width, 3), dtype=np.uint8)
 
 
 @pytest.fixture
@@ -111,6 +112,15 @@ def test_new_weights_are_used_at_once(detector: Detector) -> None:
     assert np.abs(detector(frames()) - before).max() > 0.01
 
 
+def test_another_net_is_used_at_once(detector: Detector) -> None:
+    before = detector(frames())
+    other = copy.deepcopy(detector.net)
+    with torch.no_grad():
+        other.keypoints.head.weight.neg_()
+    detector.net = other
+    assert np.abs(detector(frames()) - before).max() > 0.01
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_agrees_for_every_number_of_frames() -> None:
     config = ModelConfig(keypoints=4, size=32, shape=SMALL, standardise=True)
@@ -124,6 +134,32 @@ def test_a_gpu_agrees_for_every_number_of_frames() -> None:
         np.testing.assert_allclose(exact(given), detector(given), atol=0.005)  # convolutions may run in TF32
         np.testing.assert_allclose(fast(given), detector(given), atol=0.05)
         np.testing.assert_allclose(fast(given, features=True)[0], fast(given), atol=1e-6)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_two_streams_do_not_read_each_others_frames() -> None:
+    detector = lively(ModelConfig(keypoints=4, size=32, shape=SMALL, standardise=True))
+    detector = Detector.from_tensors(detector.config, detector.net.state_dict(), device="cuda")
+    given = [torch.from_numpy(frames(64, seed=seed)).cuda() for seed in range(2)]
+    expected = [detector.tensor(each) for each in given]
+    streams = [torch.cuda.Stream() for _ in given]
+    torch.cuda.synchronize()
+    found: list[list[torch.Tensor]] = [[], []]
+    for _ in range(50):
+        for stream, each, answers in zip(streams, given, found, strict=True):
+            with torch.cuda.stream(stream):
+                answers.append(detector.tensor(each))
+    torch.cuda.synchronize()
+    for answers, right in zip(found, expected, strict=True):
+        assert all(torch.equal(answer, right) for answer in answers)
+
+
+def test_a_decoder_that_doubles_is_folded_without_a_change() -> None:
+    torch.manual_seed(0)
+    net, maps = RefineNet(TINY), torch.rand(4, TINY.filters[-1], 8, 8)
+    net(maps)  # norms that have seen something
+    before = net.eval()(maps)
+    torch.testing.assert_close(fold(net)(maps), before, rtol=1e-4, atol=1e-5)
 
 
 def test_features_are_the_mean_under_the_heatmap() -> None:

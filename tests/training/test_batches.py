@@ -1,7 +1,8 @@
 import numpy as np
+import pytest
 import torch
 
-from transporter.training.batches import Draw, ResidentPairs, Sampler
+from transporter.training.batches import IN_FLIGHT, Draw, ResidentPairs, Sampler, StreamedPairs
 
 
 def test_an_epoch_shows_every_pair_once_and_the_next_in_another_order() -> None:
@@ -63,3 +64,20 @@ def test_statistics_are_those_of_all_frames_of_the_rows() -> None:
     frames = pairs[rows].reshape(-1, 2, 3, 3).astype(np.float64)
     np.testing.assert_allclose(mean.numpy(), frames.mean(0).transpose(2, 0, 1), rtol=1e-5)
     np.testing.assert_allclose(std.numpy(), frames.std(0).transpose(2, 0, 1), rtol=1e-5)
+
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+def test_pairs_that_are_streamed_are_those_that_are_resident(device: str) -> None:
+    pairs = np.random.default_rng(0).integers(0, 256, (600, 2, 4, 4, 3), dtype=np.uint8)
+    resident, streamed = (kind(pairs, torch.device(device)) for kind in (ResidentPairs, StreamedPairs))
+    sampler = Sampler(np.arange(600), 16, seed=0, strangers=0.5)
+    draws = [sampler.at(step) for step in range(3 * IN_FLIGHT)]
+    there = [streamed.batch(draw) for draw in draws]  # none is looked at before the last is on its way
+    for draw, found in zip(draws, there, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(resident.batch(draw), found, strict=True))
+        assert found[0].device.type == device
+    for a, b in zip(resident.statistics(np.arange(600)), streamed.statistics(np.arange(600)), strict=True):
+        torch.testing.assert_close(a, b)

@@ -6,7 +6,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from transporter.models.blocks import NEAR, PAPER, SMALL, Shape
-from transporter.training.batches import ResidentPairs, Sampler
+from transporter.training.batches import ResidentPairs, Sampler, StreamedPairs
 from transporter.training.config import preset
 from transporter.training.learner import Hardware, Learner
 from transporter.training.loop import updates
@@ -14,11 +14,13 @@ from transporter.training.loop import updates
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-def losses(hardware: Hardware, steps: int = 30) -> tuple[list[float], Learner]:
+def losses(
+    hardware: Hardware, steps: int = 30, kept: type[ResidentPairs] = ResidentPairs
+) -> tuple[list[float], Learner]:
     config = preset("tiny", keypoints=3, size=32, batch=8, sigma_steps=20, standardise=False)
     learner = Learner(config, hardware)
     pairs = np.random.default_rng(0).integers(0, 256, (64, 2, 32, 32, 3), dtype=np.uint8)
-    pixels = ResidentPairs(pairs, learner.device)
+    pixels = kept(pairs, learner.device)
     found = [done.loss.item() for done in updates(learner, Sampler(np.arange(64), 8, 0), pixels, 0, steps)]
     return found, learner
 
@@ -70,6 +72,13 @@ def test_a_captured_step_gives_the_losses_of_the_plain_one() -> None:
     plain, _ = losses(Hardware(precision="fp32", graph=False))
     captured, _ = losses(Hardware(precision="fp32"))
     np.testing.assert_allclose(captured, plain, rtol=1e-3)
+
+
+@needs_gpu
+def test_streamed_pairs_give_the_losses_of_resident_ones() -> None:
+    resident, _ = losses(Hardware(precision="fp32"))
+    streamed, _ = losses(Hardware(precision="fp32"), kept=StreamedPairs)
+    np.testing.assert_allclose(streamed, resident, rtol=1e-3)
 
 
 @needs_gpu

@@ -10,6 +10,7 @@ from tests.training.test_loop import CPU, Sprites
 from transporter.models.factory import Kind
 from transporter.runs import Run
 from transporter.training.config import preset
+from transporter.training.learner import Hardware
 from transporter.training.loop import NotFiniteError, train
 from transporter.training.many import train_many
 
@@ -34,6 +35,20 @@ def test_seeds_side_by_side_learn_what_they_learn_alone(tmp_path: Path, kind: Ki
         assert all(torch.equal(a.tensors[name], b.tensors[name]) for name in a.tensors)
     losses = [[row["loss"] for row in run.metrics() if "loss" in row] for run in together]
     assert losses[0] != losses[1]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_seeds_side_by_side_on_a_gpu(tmp_path: Path) -> None:
+    pairs, hardware = Sprites(count=48), Hardware(device="cuda", precision="fp32")
+    config = preset("tiny", keypoints=2, size=32, steps=20, batch=4, log_every=5, validate_every=20)
+    configs = [replace(config, seed=seed) for seed in range(4)]
+    together = [Run.create(tmp_path / f"together-{c.seed}", c.to_json()) for c in configs]
+    train_many(configs, pairs, together, hardware)
+    for c, run in zip(configs, together, strict=True):
+        alone = Run.create(tmp_path / f"alone-{c.seed}", c.to_json())
+        train(c, pairs, alone, hardware)
+        found, expected = ([row["loss"] for row in r.metrics() if "loss" in row] for r in (run, alone))
+        assert found == pytest.approx(expected, rel=1e-2)
 
 
 def test_one_that_is_further_on_does_not_hold_up_the_other(tmp_path: Path) -> None:

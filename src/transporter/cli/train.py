@@ -63,7 +63,7 @@ def train(
         keypoints: K; by default what the environment knows, or 5 for videos.
         size: Frames are size × size; by default the data set's, or the preset's.
         steps: Updates to make; by default the preset's.
-        batch: Pairs in an update, over all processes; by default the preset's.
+        batch: Frames rebuilt in an update, over all processes; by default the preset's.
         learning_rate: Of Adam, at the start; by default the preset's.
         norm: Which norm follows each convolution; by default the preset's.
         transport: Eq. 1 with one heatmap for all keypoints, or the release's loop over them; by default eq1.

@@ -17,6 +17,7 @@ from transporter.files import parse_json
 from transporter.frames import resize_tensor
 from transporter.models.factory import ModelConfig, build
 from transporter.models.keynet import gaussian_heatmaps
+from transporter.models.precision import Precision, is_half
 from transporter.models.swift import Graphs, Infer, swift
 from transporter.tensors import read_tensors, write_tensors
 from transporter.typed import checked
@@ -28,7 +29,6 @@ FORMAT = 1
 BATCH, GPU_BATCH = 64, 512  # frames at a time, unless told otherwise: what fits a cache, and what fills a card …
 BYTES = 64 * 2**20  # … or fewer of them where they are large
 Frames = UInt8[np.ndarray, "t h w 3"]
-Precision = Literal["auto", "fp32", "bf16"]
 
 
 class DetectorNet(nn.Module):
@@ -71,13 +71,13 @@ class Detector:
         config: ModelConfig,
         card: dict[str, Any] | None = None,
         device: str | None = None,
-        precision: Precision = "auto",  # auto: bf16 on a GPU; coordinates are in fp32 whatever the layers run in
+        precision: Precision = "auto",
     ) -> None:
         self.config = config
         self.card = card or {}
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.precision = precision
-        self.net = DetectorNet(config).eval().to(self.device)
+        self.net = DetectorNet(config).eval().to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = next(self.net.parameters()).device  # of several GPUs, which
         self._fast: _Fast | None = None
         self._one_at_a_time = Lock()
 
@@ -131,7 +131,7 @@ class Detector:
         """
         if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != torch.uint8:
             raise InputError(f"frames must be (T, H, W, 3) uint8, not {tuple(frames.shape)} {frames.dtype}")
-        if frames.device.type != self.device.type:
+        if frames.device != self.device:
             raise InputError(f"frames are on {frames.device}, the detector is on {self.device}")
         found = self._found(frames, features)
         return found if features else found[0]
@@ -219,7 +219,7 @@ class _Fast:
         self.weights = (*detector.net.parameters(), *detector.net.buffers())
         self.of = self._state(detector)
         self.size = detector.config.size
-        self.net = swift(detector.net, detector.precision == "bf16" or (detector.precision == "auto" and on_gpu))
+        self.net = swift(detector.net, is_half(detector.precision, detector.device))
         self.points: Infer = self._points
         self.both: Infer = self._both
         if on_gpu:
@@ -232,8 +232,8 @@ class _Fast:
         return self.net(resize_tensor(frames, self.size, self.size))
 
     def is_stale(self, detector: Detector) -> bool:
-        """Whether a weight has changed since, or the precision."""
+        """Whether a weight has changed since, in place or with its whole net, or the precision."""
         return self.of != self._state(detector)
 
     def _state(self, detector: Detector) -> tuple[object, ...]:
-        return detector.precision, *(tensor._version for tensor in self.weights)
+        return id(detector.net), detector.precision, *(tensor._version for tensor in self.weights)

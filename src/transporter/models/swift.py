@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from transporter.frames import area_weights
 from transporter.models.blocks import Encoder
+from transporter.models.convolutions import DoublingConv
 from transporter.models.graphs import record
 from transporter.models.kernels import Kernelled
 from transporter.models.zhang import Hourglass
@@ -48,10 +49,12 @@ class To(nn.Module):
 
 @torch.no_grad()
 def fold(module: Net) -> Net:
-    """Every batch norm, as it is in use, into the convolution before it; the module itself is changed."""
+    """Batch norms, as they are in use, into the convolutions before them; the module itself is changed."""
     for parent in list(module.modules()):
         children = list(parent.named_children())
         for (_, convolution), (name, norm) in pairwise(children):
+            if isinstance(convolution, DoublingConv):
+                continue  # it has no place for a bias
             if isinstance(convolution, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
                 _fold(convolution, norm)
                 setattr(parent, name, nn.Identity())
@@ -78,10 +81,15 @@ class Graphs:
         self.infer, self.size = infer, size
         self._captured: OrderedDict[tuple[int, ...], FixedSize] = OrderedDict()
         self._pool = torch.cuda.graph_pool_handle()  # one for all: they run in turn, and outcomes are copied out
+        self._done = torch.cuda.Event()
 
     def __call__(self, frames: UInt8[Tensor, "t h w 3"]) -> tuple[Tensor, ...]:
         with torch.cuda.device(frames.device):  # graphs are of the current device, which need not be the frames'
-            return self._of(frames.shape)(frames)
+            graph, here = self._of(frames.shape), torch.cuda.current_stream()
+            here.wait_event(self._done)  # of another caller's, on a stream of its own: both read from one place
+            found = graph(frames)
+            self._done.record(here)
+            return found
 
     def _of(self, shape: torch.Size) -> "FixedSize":
         count, height, width, _ = shape

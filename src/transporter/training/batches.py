@@ -1,5 +1,6 @@
 """Which pairs make up a batch, and where their pixels are."""
 
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +9,9 @@ from jaxtyping import Bool, Float, Int64, UInt8
 from torch import Tensor
 
 from transporter.errors import InputError
+
+SPARE = 4 * 2**30  # bytes of a GPU that are left to whoever learns: the paper's network takes less than two
+IN_FLIGHT = 8  # streamed batches of which the GPU may still have to read
 
 
 def there(numbers: np.ndarray, device: torch.device) -> Tensor:
@@ -66,26 +70,55 @@ class Sampler:
 
 
 class ResidentPairs:
-    """A whole data set as uint8 on one device: (n, 2, H, W, 3)."""
+    """A whole data set as uint8 on the device that trains: (n, 2, H, W, 3)."""
 
     def __init__(self, pairs: UInt8[np.ndarray, "n 2 H W 3"], device: torch.device) -> None:
-        self.pairs = torch.from_numpy(pairs).to(device)
+        self.pairs, self.device = torch.from_numpy(pairs).to(device), device
 
     def batch(self, draw: Draw) -> tuple[UInt8[Tensor, "b H W 3"], UInt8[Tensor, "b H W 3"]]:
         """(source, target)"""
-        frames = self.pairs.flatten(0, 1)  # whole frames by their number: a GPU copies those far faster than by two
         partners = draw.rows if draw.partners is None else draw.partners
         first, second = 2 * draw.rows + draw.swap, 2 * partners + ~draw.swap
-        chosen = frames.index_select(0, there(np.concatenate((first, second)), frames.device))
-        source, target = chosen.split(len(first))
+        source, target = self.frames(np.concatenate((first, second))).split(len(first))
         return source, target
+
+    def frames(self, numbers: Int64[np.ndarray, "m"]) -> UInt8[Tensor, "m H W 3"]:
+        """Whole frames by their number: a GPU copies those far faster than by row and place in it."""
+        return self.pairs.flatten(0, 1).index_select(0, there(numbers, self.device))
 
     def statistics(self, rows: Int64[np.ndarray, "n"]) -> tuple[Float[Tensor, "3 H W"], Float[Tensor, "3 H W"]]:
         """Mean and standard deviation of every pixel over both frames of the given rows."""
-        total = square = torch.zeros((), device=self.pairs.device, dtype=torch.float64)
+        total = square = torch.zeros((), device=self.device, dtype=torch.float64)
         for part in np.array_split(rows, max(1, len(rows) // 512)):
-            frames = self.pairs[torch.from_numpy(part).to(self.pairs.device)].flatten(0, 1).double()
+            frames = self.pairs[torch.from_numpy(part).to(self.pairs.device)].to(self.device).flatten(0, 1).double()
             total, square = total + frames.sum(0), square + frames.square().sum(0)
         mean = total / (2 * len(rows))
         std = (square / (2 * len(rows)) - mean.square()).clamp_min(0).sqrt()
         return mean.permute(2, 0, 1).float(), std.permute(2, 0, 1).float()
+
+
+class StreamedPairs(ResidentPairs):
+    """A data set that stays in main memory; a batch is on its way while the GPU still works on those before it."""
+
+    def __init__(self, pairs: UInt8[np.ndarray, "n 2 H W 3"], device: torch.device) -> None:
+        super().__init__(pairs, torch.device("cpu"))
+        self.device = device
+        self._sent: deque[torch.cuda.Event] = deque()
+
+    def frames(self, numbers: Int64[np.ndarray, "m"]) -> UInt8[Tensor, "m H W 3"]:
+        on_gpu = self.device.type == "cuda"
+        if len(self._sent) == IN_FLIGHT:  # or memory for copies would grow as far as Python gets ahead of the GPU
+            self._sent.popleft().synchronize()
+        chosen = torch.empty(len(numbers), *self.pairs.shape[2:], dtype=torch.uint8, pin_memory=on_gpu)
+        torch.index_select(self.pairs.flatten(0, 1), 0, torch.from_numpy(numbers), out=chosen)
+        chosen = chosen.to(self.device, non_blocking=True)
+        if on_gpu:
+            self._sent.append(torch.cuda.current_stream(self.device).record_event())
+        return chosen
+
+
+def at_hand(pairs: UInt8[np.ndarray, "n 2 H W 3"], device: torch.device) -> ResidentPairs:
+    """On the GPU where they fit it, with room left to learn."""
+    if device.type == "cuda" and pairs.nbytes + SPARE > torch.cuda.mem_get_info(device)[0]:
+        return StreamedPairs(pairs, device)
+    return ResidentPairs(pairs, device)

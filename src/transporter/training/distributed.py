@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import torch
 
+from transporter.errors import InputError
 from transporter.training.learner import Hardware
 
 
@@ -16,6 +17,8 @@ def process_group(hardware: Hardware) -> Iterator[int]:
         yield 0
         return
     device = hardware.resolve()
+    if device.index is not None:
+        raise InputError(f"torchrun gives each process a GPU of its own: --device {device.type}, without a number")
     if device.type == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     torch.distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")

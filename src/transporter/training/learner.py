@@ -3,7 +3,6 @@
 import contextlib
 import warnings
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float, UInt8
@@ -11,8 +10,10 @@ from torch import Tensor, nn
 
 from transporter.models.branches import one_by_one
 from transporter.models.factory import build
+from transporter.models.fused import MISSING
 from transporter.models.graphs import record
 from transporter.models.kernels import ASIDE, kernels_ahead
+from transporter.models.precision import Precision, is_half
 from transporter.models.transporter import Output
 from transporter.runs import Checkpoint
 from transporter.training.config import TrainConfig
@@ -23,7 +24,7 @@ class Hardware:
     """Where and how to compute: it changes the speed and the last digits, not what is learnt."""
 
     device: str = "auto"  # auto: the GPU where there is one
-    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on a GPU; coordinates and loss stay in fp32
+    precision: Precision = "auto"  # auto: bf16 on a GPU that has it; coordinates and loss stay in fp32
     compile: bool = False  # torch.compile the networks: a minute to start, then faster
     graph: bool = True  # on a GPU, replay the whole step as one CUDA graph
     beside: bool = True  # and let the parts of a step that need not wait for one another run at once
@@ -33,8 +34,9 @@ class Hardware:
         return torch.device(name)
 
     def autocast(self, device: torch.device) -> contextlib.AbstractContextManager[object]:
-        half = self.precision == "bf16" or (self.precision == "auto" and device.type == "cuda")
-        return torch.autocast(device.type, torch.bfloat16, cache_enabled=False) if half else contextlib.nullcontext()
+        if not is_half(self.precision, device):
+            return contextlib.nullcontext()
+        return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
 
 
 class Learner:
@@ -47,6 +49,8 @@ class Learner:
         self.device = hardware.resolve()
         if self.device.index is not None:  # streams, graphs and Triton's kernels go where the current device is
             torch.cuda.set_device(self.device)
+        if self.device.type == "cuda" and MISSING is not None:
+            warnings.warn(f"{MISSING} is missing: training is slower without our own kernels", stacklevel=2)
         self.model = build(config.model).to(self.device)
         self.parallel: nn.Module = self.model
         torch.backends.cudnn.benchmark = True  # shapes never change: the first steps find the fastest kernels for them

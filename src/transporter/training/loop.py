@@ -14,7 +14,7 @@ from transporter.models.factory import Model
 from transporter.models.transporter import Output
 from transporter.runs import Json, Run
 from transporter.tensors import save_file
-from transporter.training.batches import Draw, ResidentPairs, Sampler
+from transporter.training.batches import Draw, ResidentPairs, Sampler, at_hand
 from transporter.training.config import TrainConfig
 from transporter.training.health import Health, health
 from transporter.training.learner import Hardware, Learner
@@ -66,7 +66,7 @@ def train(
     Once `stopping` says so, training ends early, with its state saved.
     """
     learner = Learner(config, hardware or Hardware())
-    for _ in training(learner, pairs, ResidentPairs(pairs.load_all(), learner.device), run, observe, stopping):
+    for _ in training(learner, pairs, at_hand(pairs.load_all(), learner.device), run, observe, stopping):
         pass
     return learner
 

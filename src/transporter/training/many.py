@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from transporter.runs import Json, Run
-from transporter.training.batches import ResidentPairs
+from transporter.training.batches import at_hand
 from transporter.training.config import TrainConfig
 from transporter.training.learner import Hardware, Learner
 from transporter.training.loop import NotFiniteError, Pairs, training
@@ -23,7 +23,7 @@ def train_many(
 ) -> list[Learner]:
     """What `train` does for each of them, a step in turn; on a GPU they have streams of their own, and overlap."""
     hardware = hardware or Hardware()
-    pixels = ResidentPairs(pairs.load_all(), hardware.resolve())
+    pixels = at_hand(pairs.load_all(), hardware.resolve())
     learners, turns = [], []
     for which, (config, run) in enumerate(zip(configs, runs, strict=True)):
         learner = Learner(config, hardware)

@@ -4,10 +4,28 @@ Everything here has a plain twin that runs anywhere; only the modules that choos
 """
 
 import importlib.util
+import os
+import shutil
+import sysconfig
+from pathlib import Path
 
 from torch import Tensor
 
-HAS_TRITON = importlib.util.find_spec("triton") is not None
+
+def _missing() -> str | None:
+    """What Triton lacks here, or None: besides itself it needs a C compiler and Python's headers, on first use."""
+    found = importlib.util.find_spec("triton")
+    if found is None or found.origin is None:  # a folder of that name is not the package
+        return "Triton"
+    if not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
+        return "a C compiler"
+    if not any((Path(sysconfig.get_path("include", s)) / "Python.h").exists() for s in sysconfig.get_scheme_names()):
+        return "Python.h"
+    return None
+
+
+MISSING = _missing()
+HAS_TRITON = MISSING is None
 
 
 def fits(values: Tensor, channels: int) -> bool:
