@@ -12,6 +12,7 @@ from pathlib import Path
 
 import tyro
 
+from transporter.cli import leave
 from transporter.report.plots import Seed, choice_figure
 from transporter.report.published import save_figure
 from transporter.results import Result
@@ -53,4 +54,4 @@ def main(folders: tyro.conf.Positional[list[Path]], /, out: Path, figure: Path |
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    leave(lambda: tyro.cli(main))

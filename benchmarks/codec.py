@@ -12,6 +12,7 @@ import av
 import numpy as np
 import tyro
 
+from transporter.cli import leave
 from transporter.envs import make
 from transporter.models.zoo import load, shipped
 from transporter.results import Result
@@ -70,4 +71,4 @@ def main(out: Path, games: str = ",".join(shipped()), frames: int = 400, seed: i
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    leave(lambda: tyro.cli(main))

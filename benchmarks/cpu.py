@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 import data
+from transporter.cli import leave
 from transporter.envs.sprites import make_vector
 from transporter.envs.video import open_video
 from transporter.models.blocks import SMALL
@@ -202,4 +203,4 @@ def main(out: Path, seconds: float = 20.0, held: int = 20_000, frames: int = 240
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    leave(lambda: tyro.cli(main))

@@ -22,6 +22,7 @@ import tyro
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import VectorEnv
 
+from transporter.cli import leave
 from transporter.data.collect import SEGMENT, Choice, RandomPlay, fill, make_unresized
 from transporter.data.diverse import DiverseBuffer, gray_copy
 from transporter.data.manifest import CollectSettings
@@ -160,4 +161,4 @@ def main(
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    leave(lambda: tyro.cli(main))

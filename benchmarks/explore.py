@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 import tyro
 
+from transporter.cli import leave
 from transporter.control.options.config import (
     ActingConfig,
     EyesConfig,
@@ -157,4 +158,4 @@ def _wait() -> None:
 
 
 if __name__ == "__main__":
-    tyro.extras.subcommand_cli_from_dict({"speed": speed, "sprites": sprites})
+    leave(lambda: tyro.extras.subcommand_cli_from_dict({"speed": speed, "sprites": sprites}))

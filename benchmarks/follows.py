@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import tyro
 
+from transporter.cli import leave
 from transporter.envs import make
 from transporter.models.zoo import load, shipped
 from transporter.results import Result
@@ -52,4 +53,4 @@ def main(out: Path, models: str = ",".join(shipped()), frames: int = 3000, pairs
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    leave(lambda: tyro.cli(main))

@@ -21,6 +21,8 @@ import torch
 import tyro
 from plain import PlainTransporter, flops, maps
 
+from transporter.cli import leave
+from transporter.errors import InputError
 from transporter.models.blocks import NEAR, NOTEBOOK, PAPER, SMALL, Shape
 from transporter.models.factory import ModelConfig
 from transporter.results import Result
@@ -138,9 +140,11 @@ def main(out: Path, seconds: float = 3.0, cases: str = "", ways: str = "", toget
         together: So many models at a time, for the small cases where no ways are named.
     """
     if not torch.cuda.is_available():
-        raise SystemExit("there is no GPU here: benchmarks/cpu.py is for this machine")
+        raise InputError("there is no GPU here: benchmarks/cpu.py is for this machine")
     details: dict[str, dict[str, Any]] = {}
     chosen = {c: parts for c, parts in CASES.items() if c.startswith(tuple(cases.split(",")))}
+    if not chosen:
+        raise InputError(f"no case begins with {cases!r}: there are {', '.join(CASES)}")
     for name, case in chosen.items():
         for way, make in WAYS.items():
             if ways and not way.startswith(tuple(ways.split(","))):
@@ -185,4 +189,4 @@ def main(out: Path, seconds: float = 3.0, cases: str = "", ways: str = "", toget
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    leave(lambda: tyro.cli(main))

@@ -17,6 +17,9 @@ import torch
 import tyro
 from plain import PlainDetector, flops
 
+from transporter.cli import leave
+from transporter.cli.given import device_named
+from transporter.errors import InputError
 from transporter.models.blocks import PAPER, SMALL, Shape
 from transporter.models.detector import Detector
 from transporter.models.factory import ModelConfig
@@ -73,16 +76,15 @@ def calls(shape: Shape, size: int, keypoints: int, batch: int, device: str) -> d
     }
 
 
-def main(
-    out: Path, batch: int | None = None, seconds_each: float = 8.0, cases: str = "", device: str | None = None
-) -> None:
+def main(out: Path, batch: int | None = None, seconds_each: float = 8.0, cases: str = "", device: str = "auto") -> None:
     """Measure every case (or those named, by the start of their names, separated by commas); one JSON file."""
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = device_named(device)
     batch = batch or (1024 if device == "cuda" else 16)
     figures: dict[str, float] = {}
-    for case, (shape, size, keypoints) in CASES.items():
-        if not case.startswith(tuple(cases.split(","))):
-            continue
+    chosen = {case: parts for case, parts in CASES.items() if case.startswith(tuple(cases.split(",")))}
+    if not chosen:
+        raise InputError(f"no case begins with {cases!r}: there are {', '.join(CASES)}")
+    for case, (shape, size, keypoints) in chosen.items():
         found = seconds(calls(shape, size, keypoints, batch, device), seconds_each)
         for name, spent in found.items():
             count = int(name.split()[0])
@@ -99,4 +101,4 @@ def main(
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    leave(lambda: tyro.cli(main))

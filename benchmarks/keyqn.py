@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import tyro
 
+from transporter.cli import leave
 from transporter.control.keyqn.config import KeyQNConfig, LearningConfig, NetworkConfig, ProtocolConfig
 from transporter.control.keyqn.experiment import Experiment
 from transporter.control.keyqn.observe import Kind
@@ -102,4 +103,4 @@ def _wait() -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    leave(lambda: tyro.cli(main))

@@ -26,6 +26,8 @@ import torch
 import tyro
 from plain import PlainTransporter
 
+from transporter.cli import leave
+from transporter.cli.given import device_named
 from transporter.data.pairs import PairSet
 from transporter.errors import InputError
 from transporter.models.blocks import PAPER, TINY, Shape
@@ -138,7 +140,7 @@ def main(
     stretch: int = 1_000,
     keypoints: int = 10,
     tiny: bool = False,
-    device: str = "cuda",
+    device: str = "auto",
 ) -> None:
     """Train what is not trained yet, and compare.
 
@@ -151,8 +153,11 @@ def main(
         stretch: So many of them, the last, are made by every way.
         keypoints: K.
         tiny: A tiny network instead of the paper's, to try the command out.
-        device: cuda or cpu.
+        device: auto, cuda or cpu.
     """
+    if not 0 < stretch < steps:
+        raise InputError(f"--stretch must be 1 to {steps - 1:,}: the last of {steps:,} steps, not {stretch:,}")
+    device = device_named(device)
     pairs = PairSet.open(data)
     pixels = ResidentPairs(pairs.load_all(), torch.device(device))
     config = {"steps": steps, "stretch": stretch, "keypoints": keypoints, "data": pairs.settings.environment}
@@ -190,4 +195,4 @@ def write(out: Path, runs: Runs, config: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    leave(lambda: tyro.cli(main))

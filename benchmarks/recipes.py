@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import tyro
 
+from transporter.cli import leave
 from transporter.data.pairs import PairSet
 from transporter.tracking.experiment import Experiment, Job, plan, train_job, trained
 from transporter.tracking.measure import is_measured, measure_here, write_result
@@ -113,4 +114,4 @@ def main(
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    leave(lambda: tyro.cli(main))

@@ -14,6 +14,7 @@ from typing import Annotated, NamedTuple
 
 import tyro
 
+from transporter.cli import leave
 from transporter.errors import InputError
 from transporter.models.detector import Detector
 from transporter.models.zoo import SHIPPED, load, shipped
@@ -142,4 +143,4 @@ def main(
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    leave(lambda: tyro.cli(main))

@@ -15,6 +15,7 @@ from typing import Any
 
 import tyro
 
+from transporter.cli import leave
 from transporter.data.collect import collect
 from transporter.data.manifest import quick_settings
 from transporter.envs import make, scene
@@ -112,4 +113,4 @@ def main(
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    leave(lambda: tyro.cli(main))

@@ -21,6 +21,7 @@ import tyro
 from playwright.sync_api import Page, sync_playwright
 
 from transporter import load
+from transporter.cli import leave
 from transporter.cli.studio_track import BATCH, KEY_EVERY, preview_size
 from transporter.envs.video import open_video
 from transporter.report.tables import TrackWriter
@@ -219,4 +220,4 @@ def main(
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    leave(lambda: tyro.cli(main))

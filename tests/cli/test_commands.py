@@ -82,6 +82,8 @@ BAD = {
     "train sprites --steps many": "--steps",
     "train sprites --stepz 3": "--stepz",
     "train sprites --norm group": "invalid choice 'group'",
+    "train sprites --seeds 1000": "--seeds can be at most 64",
+    "train sprites --device cpu --compile": "--compile is for a GPU",
     "train sprites --device gpu": "no device named 'gpu': auto, cpu, cuda or cuda:N",
     "train sprites --data {t}/nowhere": "there is no data set at",
     "train sprites --data {t}/plain": "is not a data set",

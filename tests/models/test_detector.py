@@ -1,6 +1,7 @@
 """From weights to keypoints: files, sizes, features, ONNX."""
 
 import copy
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -225,3 +226,22 @@ def test_onnx_gives_the_same_answers(tmp_path: Path) -> None:
         expected_points, expected_features = detector(given, features=True)
         np.testing.assert_allclose(points, expected_points, atol=1e-4)
         np.testing.assert_allclose(features, expected_features, atol=1e-4)
+
+
+def test_frames_that_are_none_are_refused_in_one_line(detector: Detector) -> None:
+    shown = frames()
+    for given, line in (
+        (shown[:, :0], "not (5, 0, 56, 3)"),
+        (shown[0], "frame[None]"),
+        ([shown[0], shown[0, :20]], "not all of one size"),
+    ):
+        with pytest.raises(InputError, match=re.escape(line)):
+            detector(given)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="must be a torch tensor, not ndarray"):
+        detector.tensor(shown)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_device_that_is_not_there_is_named(detector: Detector) -> None:
+    with pytest.raises(InputError, match="device cuda: "):
+        Detector(detector.config, device="cuda")

@@ -58,10 +58,15 @@ BAD_PATH = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR,
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and leave with its exit code."""
+    leave(lambda: _parsed(sys.argv[1:] if arguments is None else arguments)())
+
+
+def leave(work: Callable[[], object]) -> None:
+    """Do the work; what goes wrong in a way that we know is one line and an exit code."""
     signal.signal(signal.SIGTERM, terminate)
     warnings.showwarning = _warn
     try:
-        _parsed(sys.argv[1:] if arguments is None else arguments)()
+        work()
     except InputError as error:
         _end(str(error), BAD_INPUT)
     except Terminated as stop:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from transporter.training.config import TrainConfig
     from transporter.training.learner import Hardware
 
+MOST_SEEDS = 64  # side by side: each has its weights and its state in memory
+
 
 def train(
     source: Source,
@@ -79,13 +81,15 @@ def train(
         seeds: Train so many, from `seed` on, side by side; the best, by its error and live keypoints, is chosen.
         device: auto (the GPU where there is one), cpu, cuda or cuda:N.
         precision: auto: bf16 on a GPU; coordinates, heatmaps and loss are always fp32.
-        compile: torch.compile the networks.
+        compile: torch.compile the networks, on a GPU: a minute before the first step.
         tensorboard: Also write TensorBoard files into the run folder (needs the extra tensorboard).
     """
     at_least(1, keypoints=keypoints, size=size, steps=steps, batch=batch, pairs=pairs)
     at_least(1, log_every=log_every, validate_every=validate_every, checkpoint_every=checkpoint_every)
     at_least(0, sigma_steps=sigma_steps, seed=seed)
     at_least(1, seeds=seeds)
+    if seeds > MOST_SEEDS:
+        raise InputError(f"--seeds can be at most {MOST_SEEDS}: they are trained side by side, in one process")
     above_zero(learning_rate=learning_rate, sigma=sigma, sigma_start=sigma_start)
     name, label = name_of(source), label_of(source)
     from transporter.cli.console import bold, say
@@ -97,6 +101,8 @@ def train(
     from transporter.training.recipes import recipe as find
 
     hardware = Hardware(device_named(device), precision, compile)
+    if compile and hardware.device == "cpu":
+        raise InputError("--compile is for a GPU: on a CPU it takes longer than it saves")
     if preset == "auto":
         preset = "fast" if hardware.resolve().type == "cuda" else "tiny"
     base = presets.PRESETS[preset]

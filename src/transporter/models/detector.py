@@ -76,7 +76,11 @@ class Detector:
         self.config = config
         self.card = card or {}
         self.precision = precision
-        self.net = DetectorNet(config).eval().to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            self.net = DetectorNet(config).eval().to(device)
+        except (AssertionError, RuntimeError) as error:
+            raise InputError(f"device {device}: {str(error).splitlines()[0]}") from error
         self.device = next(self.net.parameters()).device  # of several GPUs, which
         self._fast: _Fast | None = None
         self._one_at_a_time = Lock()
@@ -101,9 +105,11 @@ class Detector:
     ) -> tuple[Float32[np.ndarray, "t k 2"], Float32[np.ndarray, "t k d"]]: ...
     def __call__(self, frames: Frames, *, features: bool = False, batch: int | None = None) -> Any:
         """(T, H, W, 3) uint8 → (T, K, 2) float32, (x, y) in [-1, 1]; with features, also (T, K, D)."""
-        frames = np.asarray(frames)
-        if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != np.uint8:
-            raise InputError(f"frames must be (T, H, W, 3) uint8, not {frames.shape} {frames.dtype}")
+        try:
+            frames = np.asarray(frames)
+        except ValueError:
+            raise InputError("frames must be (T, H, W, 3) uint8: these are not all of one size") from None
+        _check(frames.shape, frames.dtype == np.uint8, frames.dtype)
         if batch is None:
             most = GPU_BATCH if self.device.type == "cuda" else BATCH
             batch = max(1, min(most, BYTES // max(1, frames[:1].nbytes)))
@@ -129,8 +135,9 @@ class Detector:
 
         Nothing here waits for a GPU: the answer can go into a policy's network before it has been worked out.
         """
-        if frames.ndim != 4 or frames.shape[-1] != 3 or frames.dtype != torch.uint8:
-            raise InputError(f"frames must be (T, H, W, 3) uint8, not {tuple(frames.shape)} {frames.dtype}")
+        if not isinstance(frames, Tensor):
+            raise InputError(f"frames must be a torch tensor, not {type(frames).__name__}: call the detector itself")
+        _check(tuple(frames.shape), frames.dtype == torch.uint8, frames.dtype)
         if frames.device != self.device:
             raise InputError(f"frames are on {frames.device}, the detector is on {self.device}")
         found = self._found(frames, features)
@@ -197,6 +204,12 @@ class Detector:
         except (KeyError, IndexError, RuntimeError, TypeError, ArithmeticError, AttributeError) as error:
             raise InputError(f"the weights do not fit their configuration: {str(error).splitlines()[0]}") from error
         return detector
+
+
+def _check(shape: tuple[int, ...], bytes_: bool, dtype: object) -> None:
+    if len(shape) != 4 or shape[-1] != 3 or not bytes_ or 0 in shape[1:3]:
+        hint = ": for one frame, frame[None]" if len(shape) == 3 and bytes_ else ""
+        raise InputError(f"frames must be (T, H, W, 3) uint8, not {shape} {dtype}{hint}")
 
 
 def _refuse_giants(config: ModelConfig, tensors: dict[str, Tensor]) -> None:
