@@ -1,10 +1,13 @@
 """Work on a GPU as one CUDA graph: a single launch instead of hundreds."""
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 import torch
+from torch import Tensor
 
 Outcome = TypeVar("Outcome")
 
@@ -39,3 +42,47 @@ def _own_scratch() -> Iterator[None]:
         yield
     finally:
         torch._C._cuda_clearCublasWorkspaces()
+
+
+class Captured(Generic[Outcome]):
+    """Calls `work`, which reads and writes tensors that stay where they are; on a GPU, from the first call, as a graph.
+
+    `changed` names the tensors that `work` changes and also reads: warming up must leave them as they were, and those
+    that it makes, which come last, at nothing. Graphs of several of these may run at once; `urgent` ones have their
+    turn first. What a replay gives is good until the next.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[], Outcome],
+        changed: Callable[[], Sequence[Tensor]],
+        capture: bool,
+        *,
+        urgent: bool = False,
+    ) -> None:
+        self.work, self.changed, self.capture, self.urgent = work, changed, capture, urgent
+
+    def __call__(self) -> Outcome:
+        if self.capture:
+            self._try()
+        return self.work()
+
+    def _try(self) -> None:
+        """Once: from then on `work` is the replay, and what it came from is not held on to."""
+        self.capture = False
+        kept, changed = [tensor.detach().clone() for tensor in self.changed()], self.changed
+        try:
+            graph, outcome = record(self.work, urgent=self.urgent)
+            self.work, self.changed = partial(_replayed, graph, outcome), list
+        except RuntimeError as error:  # work may do what a graph cannot, such as drawing numbers on the CPU
+            warnings.warn(f"not captured as a CUDA graph: {str(error).splitlines()[0]}", stacklevel=3)
+        finally:
+            now = changed()
+            with torch.no_grad():
+                for tensor, old in zip(now, kept + [torch.zeros_like(t) for t in now[len(kept) :]], strict=True):
+                    tensor.copy_(old)
+
+
+def _replayed(graph: torch.cuda.CUDAGraph, outcome: Outcome) -> Outcome:
+    graph.replay()
+    return outcome

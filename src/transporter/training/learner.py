@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transporter.models.branches import one_by_one
 from transporter.models.factory import build
 from transporter.models.fused import MISSING
-from transporter.models.graphs import record
+from transporter.models.graphs import Captured
 from transporter.models.kernels import ASIDE, kernels_ahead
 from transporter.models.precision import Precision, is_half
 from transporter.models.transporter import Output
@@ -66,8 +66,9 @@ class Learner:
         on_gpu = self.device.type == "cuda"
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=self.rate, fused=True, capturable=on_gpu)
         self._statistics = _together([m for m in self.model.modules() if isinstance(m, nn.BatchNorm2d)])
-        self._graph: CapturedUpdate | None = None
         self._captures = on_gpu and hardware.graph and self.parallel is self.model
+        self._pairs: tuple[Tensor, Tensor] | None = None  # where a captured update reads them
+        self._update: Captured[Tensor] | None = None
 
     def step(self, step: int, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, ""]:
         """One update, the loss of which is good until the next. Nothing here waits for the GPU."""
@@ -77,14 +78,12 @@ class Learner:
         self.now.fill_(step)
         if not self._captures:
             return self.update(source, target)
-        if self._graph is None:
-            try:
-                self._graph = CapturedUpdate(self, source, target)
-            except RuntimeError as error:  # a model may do what a graph cannot, such as drawing numbers on the CPU
-                self._captures = False
-                warnings.warn(f"steps are not captured as a CUDA graph: {str(error).splitlines()[0]}", stacklevel=2)
-                return self.update(source, target)
-        return self._graph(source, target)
+        if self._pairs is None or self._update is None:
+            given = self._pairs = source.clone(), target.clone()
+            self._update = Captured(lambda: self.update(*given), self._state, capture=True)
+        for kept, new in zip(self._pairs, (source, target), strict=True):
+            kept.copy_(new)
+        return self._update()
 
     def update(self, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, ""]:
         """Forward, backward, Adam. From the first step with a loss or gradient that is not finite, nothing changes."""
@@ -142,28 +141,12 @@ class Learner:
                 }
                 self.optimiser.state[parameter] = {"step": tensors[f"adam.step.{name}"].to(self.device), **moments}
         torch.set_rng_state(tensors["random.torch"])
-        self._graph = None  # it holds on to the moments that were there before
+        self._update = None  # it holds on to the moments that were there before
 
-
-class CapturedUpdate:
-    """One update as a CUDA graph: a single launch instead of hundreds."""
-
-    def __init__(self, learner: Learner, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> None:
-        self.source, self.target = source.clone(), target.clone()
-        kept = [tensor.detach().clone() for tensor in _state(learner)]
-        try:
-            self.graph, self.loss = record(lambda: learner.update(self.source, self.target))
-        finally:  # what warming up changed; moments that it made begin at nothing
-            now = _state(learner)
-            with torch.no_grad():
-                for tensor, old in zip(now, kept + [torch.zeros_like(t) for t in now[len(kept) :]], strict=True):
-                    tensor.copy_(old)
-
-    def __call__(self, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, ""]:
-        self.source.copy_(source)
-        self.target.copy_(target)
-        self.graph.replay()
-        return self.loss
+    def _state(self) -> list[Tensor]:
+        """Every tensor that an update changes; Adam's last, since they are made by the first one."""
+        moments = [t for slots in self.optimiser.state.values() for t in slots.values()]
+        return [*self.model.state_dict().values(), self.first_bad, *moments]
 
 
 def _together(norms: list[nn.BatchNorm2d]) -> list[Tensor]:
@@ -179,9 +162,3 @@ def _together(norms: list[nn.BatchNorm2d]) -> list[Tensor]:
                 setattr(norm, name, view.view_as(tensor))
             whole.append(flat)
     return whole
-
-
-def _state(learner: Learner) -> list[Tensor]:
-    """Every tensor that an update changes; Adam's last, since they are made by the first one."""
-    moments = [t for slots in learner.optimiser.state.values() for t in slots.values()]
-    return [*learner.model.state_dict().values(), learner.first_bad, *moments]

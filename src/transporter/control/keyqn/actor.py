@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Float, Float32, Int64
 from torch import Tensor
 
-from transporter.control.gpu import Captured
 from transporter.control.keyqn.network import QNetwork
 from transporter.control.keyqn.observe import Observer
 from transporter.control.replay import Before, Memory, Outcome, SequenceReplay
 from transporter.control.rollout import Moment
+from transporter.models.graphs import Captured
 
 TOLD = 5  # first, action, reward, discount, real: what the CPU tells the GPU of each player at each step
 
@@ -40,7 +40,7 @@ class Actor:
         self._told = torch.zeros(players, TOLD, device=device)
         self.views: list[Tensor] = []  # what was shown last
         self._host: list[Tensor] = []
-        self._captured = Captured(self._act, [*self.memory, self.row], capture, urgent=True)
+        self._captured = Captured(self._act, lambda: [*self.memory, self.row], capture, urgent=True)
         # Beside whatever else the GPU does: an update goes on while the next actions are chosen.
         self._stream = torch.cuda.Stream(device, priority=-1) if capture else None
         self.follow()

@@ -8,12 +8,12 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from transporter.control.gpu import Captured
 from transporter.control.keyqn.config import LearningConfig
 from transporter.control.keyqn.network import QNetwork
 from transporter.control.keyqn.weights import Weights
 from transporter.control.replay import SequenceReplay, Window
 from transporter.control.returns import n_step_returns, rescale, unscale
+from transporter.models.graphs import Captured
 
 BLUR = 0.75  # standard deviation of a target, in bins (Farebrother et al. 2024)
 FRESH = 7_919  # a prime that keeps the seeds of first weights and of resets apart
@@ -73,7 +73,8 @@ class Learner:
             "exp_avg_sq": torch.zeros_like(self.frozen),
         }
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._captured = Captured(self._update, [self.online, *self._tensors().values()], capture)
+        changed = [self.online, *self._tensors().values()]
+        self._captured = Captured(self._update, lambda: changed, capture)
 
     def update(self, starts: Int64[Tensor, "a b"]) -> None:
         """One update of every agent from windows that begin at `starts`. Nothing here waits for the GPU."""

@@ -7,12 +7,12 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from transporter.control.gpu import Captured
 from transporter.control.options.choice import KEEP, MOST, Drawn, most_controllable
 from transporter.control.options.network import OptionsNet
 from transporter.control.options.rewards import DIRECTIONS
 from transporter.control.replay import Outcome, SequenceReplay
 from transporter.control.rollout import Moment
+from transporter.models.graphs import Captured
 
 TOLD = 7  # first, action, reward, discount, real, keypoint, direction: what the CPU tells the GPU of each player
 
@@ -42,7 +42,7 @@ class Actor:
         self._acted = torch.zeros(3, players, dtype=torch.int64, device=device)
         self._view: UInt8[Tensor, "n h w 3"] | None = None
         self._host: list[Tensor] = []
-        self._captured = Captured(self._act, [*self.memory, self.option], capture)
+        self._captured = Captured(self._act, lambda: [*self.memory, self.option], capture)
 
     def __call__(self, moment: Moment, actions: Int64[np.ndarray, "n"], drawn: Drawn) -> Acted:
         """Given the moment, the actions that led to it, and the options that begin with it."""

@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from transporter.control.gpu import Captured
 from transporter.control.options.choice import q_gap
 from transporter.control.options.config import LearningConfig
 from transporter.control.options.eyes import Eyes
@@ -15,6 +14,7 @@ from transporter.control.options.network import OptionsNet
 from transporter.control.options.rewards import displacement_rewards, jumped
 from transporter.control.replay import Memory, SequenceReplay, Window
 from transporter.control.returns import q_lambda_returns, watkins_traces
+from transporter.models.graphs import Captured
 
 
 def option_returns(
@@ -68,7 +68,8 @@ class Learner:
                 "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
-        self._captured = Captured(self._update, list(self.tensors().values()), capture)
+        changed = list(self.tensors().values())
+        self._captured = Captured(self._update, lambda: changed, capture)
 
     def update(self, players: Int64[Tensor, "b"], starts: Int64[Tensor, "b"]) -> None:
         """One update from the sequences of these players that begin at these rows. Nothing waits for the GPU."""
