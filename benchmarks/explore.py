@@ -6,6 +6,7 @@ python benchmarks/explore.py sprites --workers 4 --out results/exploration/sprit
 """
 
 import dataclasses
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ from transporter.control.options.eyes import Learning
 from transporter.control.options.training import Exploration
 from transporter.control.rollout import Arena
 from transporter.envs import make_vector, scene
+from transporter.errors import InputError
 from transporter.results import Result
 from transporter.training.learner import Hardware
 
@@ -126,9 +128,23 @@ def make(experiment: Experiment, hardware: Hardware, workers: int) -> Exploring:
 def sprites(
     steps: int = 2_000, seeds: int = 3, rounds: int = 8, device: str = "auto", workers: int = 0, out: Path | None = None
 ) -> None:
-    """One shape that can be moved among others, keypoints learnt in the same loop: is it found, and moved?"""
-    world, figures = "sprites_control", {}
+    """One shape that can be moved among others, keypoints learnt in the same loop: is it found, and moved?
+
+    A seed is written as soon as it is through; those that the file holds already are kept.
+    """
+    world, config = (
+        "sprites_control",
+        {**dataclasses.asdict(SPRITES), "steps": steps, "rounds": rounds, "workers": workers},
+    )
+    figures: dict[str, float] = {}
+    if out is not None and out.exists():
+        before = json.loads(out.read_text(encoding="utf-8"))
+        if before["config"] != json.loads(json.dumps(config)):
+            raise InputError(f"{out} holds figures of other settings: name another file")
+        figures = before["figures"]
     for seed in range(seeds):
+        if f"seed {seed} chosen" in figures:
+            continue
         made = make(Experiment(world, seed, SPRITES), Hardware(device), workers)
         swaps = []
         for step, _ in made.steps(steps):
@@ -147,9 +163,9 @@ def sprites(
         figures[f"seed {seed} keypoints swapped, last"] = swaps[-1]
         print({name: value for name, value in figures.items() if name.startswith(f"seed {seed}")}, flush=True)
         made.close()
-    config = {**dataclasses.asdict(SPRITES), "steps": steps, "workers": workers}
-    if out is not None:
-        Result("exploration sprites", figures, config, {"explore": list(range(seeds))}, device=device).write(out)
+        if out is not None:
+            done = [s for s in range(seeds) if f"seed {s} chosen" in figures]
+            Result("exploration sprites", figures, config, {"explore": done}, device=device).write(out)
 
 
 def _wait() -> None:
