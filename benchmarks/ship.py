@@ -38,8 +38,8 @@ NOTES = {
     "frostbite": "Rows of floes look alike and wrap around, so that identities slip over long stretches.",
     "seaquest": "Keypoints of absent enemies and divers rest on the oxygen bar and the waterline.",
     "montezuma_revenge": "Trained in the first room. The key does not move: nothing asks for a keypoint on it.",
-    "stack_4": "The boxes move only when they fall or are pushed. Their keypoints mind a grey level: where frames are drawn "
-    "in software, not by a GPU, boxes are followed half as often.",
+    "stack_4": "The boxes move only when they fall or are pushed. Their keypoints mind a grey level: where frames are "
+    "drawn in software, not by a GPU, boxes are followed half as often.",
 }
 
 
