@@ -29,19 +29,17 @@ class Result:
     def write(self, path: Path) -> None:
         """Head first, then commit, machine, torch and date, then the details."""
         head = {name: getattr(self, name) for name in ("name", "command", "figures", "config", "seeds")}
+        head["figures"] = {name: figure for name, figure in self.figures.items() if math.isfinite(figure)}
         whole = finite({**head, **provenance(self.device), **self.details})
         write_text(path, json.dumps(whole, indent=1, allow_nan=False) + "\n")
 
 
 def finite(value: Any) -> Any:
-    """Without what JSON does not know: a number that is none becomes null, and is no figure."""
+    """Without what JSON does not know: a number that is none becomes null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        found = {name: finite(part) for name, part in value.items()}
-        if isinstance(figures := found.get("figures"), dict):
-            found["figures"] = {name: figure for name, figure in figures.items() if figure is not None}
-        return found
+        return {name: finite(part) for name, part in value.items()}
     return [finite(part) for part in value] if isinstance(value, list | tuple) else value
 
 

@@ -1,6 +1,4 @@
-"""What control asks of a GPU: quick products and room."""
-
-import sys
+"""What control asks of a GPU: quick products."""
 
 import torch
 
@@ -10,8 +8,3 @@ def prepare(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device.index or 0)
         torch.set_float32_matmul_precision("high")
-
-
-def room(device: torch.device, spare: int) -> int:
-    """Bytes that are free on a GPU, `spare` left to the learners; what a CPU has is not asked."""
-    return max(0, torch.cuda.mem_get_info(device)[0] - spare) if device.type == "cuda" else sys.maxsize

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from transporter.errors import InputError
 from transporter.files import parse_json
 from transporter.frames import resize_tensor
+from transporter.models.devices import Precision, is_half
 from transporter.models.factory import ModelConfig, build
 from transporter.models.keynet import gaussian_heatmaps
-from transporter.models.precision import Precision, is_half
 from transporter.models.swift import Graphs, Infer, swift
 from transporter.tensors import read_tensors, write_tensors
 from transporter.typed import checked

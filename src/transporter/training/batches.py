@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int64, UInt8
 from torch import Tensor
 
 from transporter.errors import InputError
+from transporter.models.devices import room
 
 SPARE = 4 * 2**30  # bytes of a GPU that are left to whoever learns: the paper's network takes less than two
 IN_FLIGHT = 8  # streamed batches of which the GPU may still have to read
@@ -119,6 +120,5 @@ class StreamedPairs(ResidentPairs):
 
 def at_hand(pairs: UInt8[np.ndarray, "n 2 H W 3"], device: torch.device) -> ResidentPairs:
     """On the GPU where they fit it, with room left to learn."""
-    if device.type == "cuda" and pairs.nbytes + SPARE > torch.cuda.mem_get_info(device)[0]:
-        return StreamedPairs(pairs, device)
-    return ResidentPairs(pairs, device)
+    fits = pairs.nbytes <= room(device, SPARE)
+    return (ResidentPairs if fits else StreamedPairs)(pairs, device)

@@ -9,11 +9,11 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from transporter.models.branches import one_by_one
+from transporter.models.devices import Precision, is_half
 from transporter.models.factory import build
 from transporter.models.fused import MISSING
 from transporter.models.graphs import Captured
 from transporter.models.kernels import ASIDE, kernels_ahead
-from transporter.models.precision import Precision, is_half
 from transporter.models.transporter import Output
 from transporter.runs import Checkpoint
 from transporter.training.config import TrainConfig

@@ -11,12 +11,12 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from transporter.control.gpu import room
 from transporter.control.keyqn.config import EyesConfig
 from transporter.control.keyqn.observe import Keypoints
 from transporter.control.replay import SequenceReplay
 from transporter.errors import InputError
 from transporter.models.detector import Detector
+from transporter.models.devices import room
 from transporter.runs import Checkpoint, Json
 from transporter.training.batches import there
 from transporter.training.config import TrainConfig

@@ -7,13 +7,14 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from transporter.control.gpu import prepare, room
+from transporter.control.gpu import prepare
 from transporter.control.options.config import OptionsConfig
 from transporter.control.options.eyes import Drift, Eyes, Learning, drift
 from transporter.control.options.learner import Learner
 from transporter.control.options.network import OptionsNet
 from transporter.control.replay import SequenceReplay
 from transporter.errors import InputError
+from transporter.models.devices import room
 from transporter.runs import Checkpoint
 from transporter.training.batches import there
 from transporter.training.learner import Hardware
