@@ -11,7 +11,6 @@ import torch
 from transporter.errors import InputError
 from transporter.runs import Run
 from transporter.training.distributed import process_group
-from transporter.training.learner import Hardware
 
 STEPS = ["--preset", "tiny", "--steps", "8", "--batch", "8", "--norm", "instance", "--sigma-steps", "2", "--log-every",
          "4", "--validate-every", "4", "--checkpoint-every", "4", "--device", "cpu"]  # fmt: skip
@@ -48,6 +47,49 @@ def test_two_processes_learn_what_one_does(forked, data, tmp_path: Path) -> None
         "best", "checkpoints", "lock", "metrics.jsonl", "run.json"]  # fmt: skip
 
 
+EXPLORE = ["--video", "0", "--network.hidden", "16", "--network.memory", "8", "--network.layers", "8", "8", "4",
+           "--learning.batch", "4", "--learning.unroll", "4", "--learning.burn-in", "2", "--acting.players", "4",
+           "--acting.warm-up", "8", "--acting.replay", "400", "--eyes.size", "32", "--eyes.batch", "8",
+           "--eyes.offset", "5", "--eyes.tiny", "--evaluation.episodes", "2", "--evaluation.steps", "30",
+           "--evaluation.watched", "0", "--log-every", "80", "--checkpoint-every", "160",
+           "--device", "cpu"]  # fmt: skip
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("players", ["here", "elsewhere"])
+def test_two_learners_explore_as_one(forked, players: str, tmp_path: Path) -> None:
+    """Each with its own players and its own part of the replay; one process can go on from what they learnt."""
+    elsewhere = ["--ray", "local", "--actors", "2"]
+    if players == "elsewhere":
+        pytest.importorskip("ray")
+    command = ["explore", "sprites_control", *EXPLORE, "--out", "run"]
+    two = torchrun(*command, "--frames", "200", *(elsewhere if players == "elsewhere" else []), cwd=tmp_path)
+    assert two.returncode == 0, two.stderr
+    assert two.stderr.count("explore sprites_control: 200/200 frames") == two.stderr.count("done: run") == 1
+    run = Run.open(tmp_path / "run")
+    rows = run.metrics()
+    assert [row["frames"] for row in rows] == [80, 160, 200]
+    assert rows[-1]["updates"] > 10
+    if players == "here":
+        assert forked(*command, "--frames", "280", cwd=tmp_path).code == 0
+        more = run.metrics()
+        assert more[:3] == rows
+        # Twenty steps: eight fill the replay anew, every other of the rest is learnt from.
+        assert more[-1]["updates"] == rows[-1]["updates"] + 6
+
+
+def test_what_cannot_be_dealt_out_to_two_is_refused_with_one_voice(tmp_path: Path) -> None:
+    ended = torchrun("explore", "sprites_control", *EXPLORE, "--learning.batch", "3", cwd=tmp_path)
+    assert ended.stderr.count("transporter: 3 sequences of a batch cannot be dealt out to 2 learners alike") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_done_once_is_not_done_twice(tmp_path: Path) -> None:
+    ended = torchrun("models", cwd=tmp_path)
+    assert ended.returncode != 0
+    assert ended.stderr.count("transporter: torchrun is for train and explore") == 1
+
+
 def test_without_a_data_set_two_processes_are_refused_with_one_voice(tmp_path: Path) -> None:
     ended = torchrun("train", "sprites", cwd=tmp_path)
     assert ended.returncode != 0
@@ -57,5 +99,5 @@ def test_without_a_data_set_two_processes_are_refused_with_one_voice(tmp_path: P
 
 def test_a_gpu_by_its_number_would_be_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(InputError, match="without a number"), process_group(Hardware(device="cuda:1")):
+    with pytest.raises(InputError, match="without a number"), process_group(torch.device("cuda:1")):
         pass

@@ -44,6 +44,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "reproduce": reproduce,
 }
 GROUPS = {"reproduce": FIGURES}  # verbs that have verbs of their own
+TOGETHER = ("train", "explore")  # verbs that processes of one torchrun can share
 
 FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 DESCRIPTION = """Keypoints that follow the moving things, from raw video, without labels.
@@ -89,6 +90,8 @@ def leave(work: Callable[[], object]) -> None:
 def _parsed(arguments: list[str]) -> Callable[[], None]:
     """The command that the arguments ask for, ready to run; what they get wrong is one line."""
     prog, verbs = "transporter", VERBS
+    if os.environ.get("WORLD_SIZE", "1") != "1" and arguments[:1] and arguments[0] not in TOGETHER:
+        raise InputError(f"torchrun is for {' and '.join(TOGETHER)}: run this once, without it")
     if arguments and arguments[0] in GROUPS:
         prog, verbs, arguments = f"transporter {arguments[0]}", GROUPS[arguments[0]], arguments[1:]
     said = io.StringIO()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from transporter.cli.given import Maybe, at_least, device_named
-from transporter.cli.train import claimed_run, leave_a_core
+from transporter.cli.train import leave_a_core, shared_run
 from transporter.control.options.config import OptionsConfig
 from transporter.errors import InputError
 
@@ -42,7 +42,8 @@ def explore(
     """Learn to move every keypoint in every direction, without reward; then see what random options score.
 
     Keypoints are learnt in the same loop, from the same replay. Run the same command again to go on, with more frames
-    if you like.
+    if you like. With several GPUs, torchrun --nproc-per-node N -m transporter explore …: players, replay and batches
+    are shared among as many learners.
 
     Args:
         game: An environment: montezuma_revenge, ms_pacman, seaquest, any Atari game, sprites_control.
@@ -73,7 +74,8 @@ def explore(
     experiment = experiment_of(game, seed, settings, model, keypoints, device)
     path = out or Path("runs") / f"explore-{game}-seed{seed}"
     schedule = Schedule(frames, evaluate_every, log_every, checkpoint_every)
-    carry_out(experiment, path, device, schedule, video, spread_over(ray, actors))
+    if carry_out(experiment, path, device, schedule, video, spread_over(ray, actors)) != 0:
+        return
     if json is not None:
         from transporter.files import write_text
 
@@ -125,26 +127,25 @@ def spread_over(address: str | None, actors: int) -> "Make | None":
 
 def carry_out(
     experiment: "Experiment", path: Path, device: str, schedule: "Schedule", video: int, make: "Make | None" = None
-) -> "Json":
-    """Everything that is not done yet: learn, say what came of it, show."""
-    import json as reader
-
+) -> int:
+    """Everything that is not done yet: learn, say what came of it, show. Which of several learners this one is."""
     from transporter.control.options.experiment import settings
-    from transporter.runs import Run
+    from transporter.training.distributed import process_group
     from transporter.training.learner import Hardware
 
-    with claimed_run(path, settings(experiment)):
-        run = Run.open(path)
-        learn_with_bar(experiment, run, Hardware(device), schedule, make)
-        conclude(experiment, run, device)
-        picture(experiment, run, video)
-    return reader.loads(result_file(path).read_text(encoding="utf-8"))
+    hardware = Hardware(device)
+    with process_group(hardware.resolve()) as rank, shared_run(path, settings(experiment), rank) as run:
+        learn_with_bar(experiment, run, hardware, schedule, make, rank)
+        if rank == 0:
+            conclude(experiment, run, device)
+            picture(experiment, run, video)
+    return rank
 
 
 def learn_with_bar(
-    experiment: "Experiment", run: "Run", hardware: "Hardware", schedule: "Schedule", make: "Make | None"
+    experiment: "Experiment", run: "Run", hardware: "Hardware", schedule: "Schedule", make: "Make | None", rank: int = 0
 ) -> None:
-    """Until it has seen enough, or someone asks to stop."""
+    """Until it has seen enough, or someone asks to stop; the first of several learners shows and writes."""
     from transporter.cli.console import bar, warn
     from transporter.cli.stop import stop_when_asked
     from transporter.control.options.experiment import Notices, learn, options_file
@@ -157,12 +158,12 @@ def learn_with_bar(
         leave_a_core()
     with ExitStack() as stack:
         stop = stack.enter_context(stop_when_asked())
-        shown = stack.enter_context(bar(f"explore {experiment.game}", due * experiment.frames, "frames"))
-        learn(
-            experiment, run, hardware, schedule,
-            Notices(row=lambda row: shown.at(row["frames"], note(row)), stopping=stop.asked), make,
-        )  # fmt: skip
-    for warning in run.warnings:
+        notices = Notices(stopping=stop.asked)
+        if rank == 0:
+            shown = stack.enter_context(bar(f"explore {experiment.game}", due * experiment.frames, "frames"))
+            notices = notices._replace(row=lambda row: shown.at(row["frames"], note(row)))
+        learn(experiment, run, hardware, schedule, notices, make)
+    for warning in run.warnings if rank == 0 else ():
         warn(warning)
     stop.raise_if_asked(f"stopped, state saved in {run.path}: run the same command again to go on")
 

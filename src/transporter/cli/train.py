@@ -140,7 +140,7 @@ def train(
         say(f"trained: {bold(path)}")
         return
     path = out or Path("runs") / f"{made}-seed{seed}"
-    with process_group(hardware) as rank, opened_run(path, name, wanted, config, rank) as run:
+    with process_group(hardware.resolve()) as rank, opened_run(path, name, wanted, config, rank) as run:
         if data is None:
             collect_with_bar(wanted.settings, source, wanted.path, hardware.device)
         found = PairSet.open(wanted.path)
@@ -219,9 +219,7 @@ def default_recipe(name: str) -> str:
 @contextmanager
 def opened_run(path: Path, name: str, data: Wanted, config: "TrainConfig", rank: int = 0) -> "Iterator[Run]":
     """The run, new or to go on with, for this process (or those of one torchrun) alone."""
-    from transporter.runs import Run
     from transporter.training.config import of_today
-    from transporter.training.distributed import from_first
 
     settings = {
         "environment": name,
@@ -230,11 +228,23 @@ def opened_run(path: Path, name: str, data: Wanted, config: "TrainConfig", rank:
         "collected": dataclasses.asdict(data.settings),
         "config": config.to_json(),
     }
+    with shared_run(path, settings, rank, of_today) as run:
+        yield run
+
+
+@contextmanager
+def shared_run(
+    path: Path, settings: "Json", rank: int, today: "Callable[[Json], Json]" = lambda settings: settings
+) -> "Iterator[Run]":
+    """The run of all processes of one torchrun: the first claims it, and what is refused is refused to all."""
+    from transporter.runs import Run
+    from transporter.training.distributed import from_first
+
     with ExitStack() as stack:
         refused = None
         if rank == 0:
             try:
-                stack.enter_context(claimed_run(path, settings, of_today))
+                stack.enter_context(claimed_run(path, settings, today))
             except InputError as error:
                 refused = str(error)
         if refused := from_first(refused):

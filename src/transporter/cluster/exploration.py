@@ -1,5 +1,7 @@
 """The learner among workers: asks for chunks, keeps each exactly once, learns as often as one machine would.
 
+Of several learners (torchrun) each has its own workers, and keeps what they send: its part of the replay.
+
 A worker that dies is replaced at once by one that stands by, with new games, and is made anew by Ray to stand by in
 turn. What it was asked for and did not deliver is counted as lost and asked for again; what it delivered is kept.
 Where a new life begins, the replay is told that an episode was cut short.
@@ -24,6 +26,7 @@ from transporter.control.options.training import Step
 from transporter.control.rollout import Finished
 from transporter.errors import InputError
 from transporter.runs import Checkpoint
+from transporter.training.distributed import everyone, place
 from transporter.training.learner import Hardware
 
 IN_FLIGHT = 2  # chunks that a worker has been asked for: it plays one while the other is on its way
@@ -52,21 +55,27 @@ class Spread:
     def __init__(
         self, experiment: Experiment, hardware: Hardware, workers: int, address: str = "local", rows: int = 20
     ) -> None:
+        self.rank, learners = place()
         players = experiment.config.acting.players
         if workers < 1 or players % workers:
             raise InputError(f"{players} players cannot be dealt out to {workers} workers alike")
+        if workers % learners:
+            raise InputError(f"{workers} workers cannot be dealt out to {learners} learners alike")
         if rows >= experiment.config.capacity:
             raise InputError(f"a replay of {experiment.config.capacity} rows has no room for chunks of {rows}")
-        eyes = experiment.make_eyes(hardware)
-        self.study = Study(experiment.config, experiment.actions, eyes, hardware, experiment.seed)
-        self.count, self.rows = 0, rows
+        eyes, share = experiment.make_eyes(hardware), experiment.config.share(learners)
+        self.study = Study(share, experiment.actions, eyes, hardware, experiment.seed)
+        self.count, self.rows, self._all_ready = 0, rows, False
+        workers //= learners  # this learner's own
         self._begun = not ray.is_initialized()
         if self._begun:
             _begin(address, workers)
-        each = players // workers
-        self.parts = [range(i * each, (i + 1) * each) for i in range(workers)]
+        each = share.acting.players // workers
+        self.parts = [range(i * each, (i + 1) * each) for i in range(workers)]  # of this learner's players
         of = (experiment.game, experiment.config, eyes.keypoints, experiment.seed, rows)
-        self.roles = [Role(i, part, *of) for i, part in enumerate(self.parts)]
+        first = self.rank * share.acting.players
+        among_all = [range(first + part.start, first + part.stop) for part in self.parts]
+        self.roles = [Role(i, part, *of) for i, part in enumerate(among_all)]
         remote = ray.remote(Worker)
         lasting = {"max_restarts": -1, "max_task_retries": 0}
         self._here = self._begun and address == "local"  # elsewhere the number of a process says nothing
@@ -94,7 +103,9 @@ class Spread:
             finished += self._receive()
             while self.count < min(total, base + self._played // players):
                 self._keep_busy()  # learning takes its time: whoever takes over plays meanwhile
-                if self.study.ready:
+                # Learners begin together, and from then on learn at the same steps: none is ever ahead of another.
+                self._all_ready = self._all_ready or everyone(self.study.ready, self.study.device)
+                if self._all_ready:
                     self.study.learn(self.count)
                 self.count += 1
                 yield Step(self.count, finished)
@@ -199,7 +210,7 @@ class Spread:
 
     def restore(self, saved: Checkpoint) -> None:
         self.study.restore(saved)
-        self.count, self._published = saved.step, None
+        self.count, self._published, self._all_ready = saved.step, None, False
 
     def close(self) -> None:
         for index in range(len(self._watches)):

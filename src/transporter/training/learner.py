@@ -12,11 +12,11 @@ from transporter.models.branches import one_by_one
 from transporter.models.devices import Precision, is_half
 from transporter.models.factory import build
 from transporter.models.fused import MISSING
-from transporter.models.graphs import Captured
 from transporter.models.kernels import ASIDE, kernels_ahead
 from transporter.models.transporter import Output
 from transporter.runs import Checkpoint
 from transporter.training.config import TrainConfig
+from transporter.training.distributed import SharedStep
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,10 @@ class Learner:
         if self.device.type == "cuda" and MISSING is not None:
             warnings.warn(f"{MISSING} is missing: training is slower without our own kernels", stacklevel=2)
         self.model = build(config.model).to(self.device)
-        self.parallel: nn.Module = self.model
         torch.backends.cudnn.benchmark = True  # shapes never change: the first steps find the fastest kernels for them
         if hardware.compile:
             for part in (self.model.features, self.model.keypoints, self.model.refine):
                 part.compile()
-        if torch.distributed.is_initialized():
-            self.parallel = nn.parallel.DistributedDataParallel(self.model)
         # What changes from step to step lives in tensors, so that a captured step sees it.
         self.rate = torch.tensor(config.learning_rate, device=self.device)
         self.now = torch.tensor(0, device=self.device)
@@ -66,9 +63,10 @@ class Learner:
         on_gpu = self.device.type == "cuda"
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=self.rate, fused=True, capturable=on_gpu)
         self._statistics = _together([m for m in self.model.modules() if isinstance(m, nn.BatchNorm2d)])
-        self._captures = on_gpu and hardware.graph and self.parallel is self.model
-        self._pairs: tuple[Tensor, Tensor] | None = None  # where a captured update reads them
-        self._update: Captured[Tensor] | None = None
+        self._captures = on_gpu and hardware.graph
+        self._pairs: tuple[Tensor, Tensor] | None = None  # where an update reads them
+        self._before: list[Tensor] = []  # the norms' statistics, as they were before an update
+        self._update: SharedStep[Tensor] | None = None
 
     def step(self, step: int, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, ""]:
         """One update, the loss of which is good until the next. Nothing here waits for the GPU."""
@@ -76,43 +74,55 @@ class Learner:
         self.model.sigma.fill_(self.config.sigma(step))
         self.rate.fill_(self.config.rate(step))
         self.now.fill_(step)
+        return self.update(source, target)
+
+    def update(self, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, ""]:
+        """Forward, backward, Adam. From the first step with a loss or gradient that is not finite, nothing changes."""
         if not self._captures:
-            return self.update(source, target)
+            self._pairs = source, target
+            return self._step()()
         if self._pairs is None or self._update is None:
-            given = self._pairs = source.clone(), target.clone()
-            self._update = Captured(lambda: self.update(*given), self._state, capture=True)
+            self._pairs, self._update = (source.clone(), target.clone()), self._step()
         for kept, new in zip(self._pairs, (source, target), strict=True):
             kept.copy_(new)
         return self._update()
 
-    def update(self, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, ""]:
-        """Forward, backward, Adam. From the first step with a loss or gradient that is not finite, nothing changes."""
-        before = [statistic.clone() for statistic in self._statistics]
+    def _step(self) -> SharedStep[Tensor]:
+        return SharedStep(self._differentiate, self._apply, self._shared, self._state, self._captures)
+
+    def _differentiate(self) -> Float[Tensor, ""]:
+        """The loss, which is good until the next; gradients are left at the parameters."""
+        assert self._pairs is not None
+        self._before = [statistic.clone() for statistic in self._statistics]
         self.optimiser.zero_grad(set_to_none=True)
         queue = contextlib.nullcontext() if self.hardware.beside else one_by_one()
         # A compiled step makes its own kernels: given from outside, it would be compiled anew each time.
         ahead = contextlib.nullcontext() if self.hardware.compile else kernels_ahead(self.model)
         with queue, self.hardware.autocast(self.device), ahead:
             how = (True, self.config.carried) if self.config.both_ways else ()
-            output: Output = self.parallel(source, target, *how)
-        # DDP sends gradients as they come.
-        with ASIDE if self.parallel is self.model and self.hardware.beside else contextlib.nullcontext():
+            output: Output = self.model(*self._pairs, *how)
+        with ASIDE if self.hardware.beside else contextlib.nullcontext():
             output.loss.backward()
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        self._loss = output.loss.detach()
+        return self._loss
+
+    def _shared(self) -> list[Tensor]:
+        """What several processes average. Each norm sees its own share of a batch; their statistics are everyone's."""
+        return [self._loss, *self._gradients(), *(t for t in self._statistics if t.is_floating_point())]
+
+    def _gradients(self) -> list[Tensor]:
+        return [p.grad for p in self.model.parameters() if p.grad is not None]
+
+    def _apply(self) -> None:
         # One question for both: their sum is finite only where both are.
-        finite = torch.isfinite(output.loss.detach() + torch.nn.utils.get_total_norm(gradients))
-        if self.parallel is not self.model:  # all processes stop at the same step, or none
-            finite = finite.float()
-            torch.distributed.all_reduce(finite, torch.distributed.ReduceOp.MIN)
-            finite = finite > 0
+        finite = torch.isfinite(self._loss + torch.nn.utils.get_total_norm(self._gradients()))
         self.first_bad.copy_(torch.where((self.first_bad < 0) & ~finite, self.now, self.first_bad))
         well = self.first_bad < 0
         # The way torch's own loss scaler makes Adam leave out a step, without asking the CPU.
         self.optimiser.found_inf = (~well).float()  # type: ignore[attr-defined]
         self.optimiser.step()
-        for statistic, old in zip(self._statistics, before, strict=True):
+        for statistic, old in zip(self._statistics, self._before, strict=True):
             statistic.copy_(torch.where(well, statistic, old))
-        return output.loss.detach()
 
     def failed_at(self) -> int | None:
         """The step whose loss or gradient was not finite; this does wait for the GPU."""

@@ -16,6 +16,7 @@ from transporter.runs import Json, Run
 from transporter.tensors import save_file
 from transporter.training.batches import Draw, ResidentPairs, Sampler, at_hand
 from transporter.training.config import TrainConfig
+from transporter.training.distributed import anyone, place
 from transporter.training.health import Health, health
 from transporter.training.learner import Hardware, Learner
 
@@ -81,7 +82,7 @@ def training(
 ) -> Iterator[int]:
     """The steps of `train`, one at a time: each is made, logged, validated and saved when it is yielded."""
     config = learner.config
-    rank, world = _place()
+    rank, world = place()
     writes = rank == 0
     sampler = Sampler(pairs.train_rows, config.pairs, config.seed, rank, world, config.strangers)
     held_out = pairs.validation_rows[: config.validation_pairs]
@@ -102,7 +103,7 @@ def training(
         logs, validates, saves = (
             last or step % every == 0 for every in (config.log_every, config.validate_every, config.checkpoint_every)
         )
-        stop = _agreed(stopping, step, world, learner.device)
+        stop = _agreed(stopping, step, learner.device)
         saves = saves or stop
         # Asking a GPU at every step would make it wait; from a bad step on nothing changes, so later is early enough.
         if (logs or validates or saves or learner.device.type == "cpu") and (bad := learner.failed_at()) is not None:
@@ -114,7 +115,7 @@ def training(
         row: Json = {"step": step}
         if logs:
             now = time.perf_counter()
-            row |= {"loss": _mean(loss, world), "sigma": config.sigma(step - 1), "rate": config.rate(step - 1)}
+            row |= {"loss": loss.item(), "sigma": config.sigma(step - 1), "rate": config.rate(step - 1)}
             row |= {"steps_per_second": round((step - since_step) / (now - since), 2)}
             since, since_step = now, step
         if writes and len(held_out) and validates:
@@ -159,29 +160,9 @@ def rebuilt(
     return model(source, target, *((False, 1.0) if config.carried else ()))
 
 
-def _place() -> tuple[int, int]:
-    if torch.distributed.is_initialized():
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    return 0, 1
-
-
-def _mean(loss: Float[Tensor, ""], world: int) -> float:
-    """Over the shares of a batch that several processes have."""
-    if world > 1:
-        loss = loss.clone()
-        torch.distributed.all_reduce(loss)
-    return loss.item() / world
-
-
-def _agreed(stopping: Callable[[], bool], step: int, world: int, device: torch.device) -> bool:
+def _agreed(stopping: Callable[[], bool], step: int, device: torch.device) -> bool:
     """Whether to stop here: processes hear of it at different steps, so all of them ask one another now and then."""
-    if world == 1:
-        return stopping()
-    if step % AGREE_EVERY:
-        return False
-    heard = torch.tensor(float(stopping()), device=device)
-    torch.distributed.all_reduce(heard)
-    return bool(heard)
+    return (place().world == 1 or step % AGREE_EVERY == 0) and anyone(stopping(), device)
 
 
 def _keep_batch(run: Run, step: int, source: Tensor, target: Tensor) -> None:

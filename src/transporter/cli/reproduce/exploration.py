@@ -1,5 +1,6 @@
 """transporter reproduce exploration: Figure 6, random actions beside random options, on the paper's three games."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -66,8 +67,10 @@ def exploration(
     results: dict[str, Json] = {}
     for experiment in experiments:
         path = given.runs / experiment.game
-        results[experiment.game] = carry_out(experiment, path, device, schedule, given.video)
-        write_text(out / f"{experiment.game}.json", result_file(path).read_text(encoding="utf-8"))
+        carry_out(experiment, path, device, schedule, given.video)
+        text = result_file(path).read_text(encoding="utf-8")
+        results[experiment.game] = json.loads(text)
+        write_text(out / f"{experiment.game}.json", text)
     publish(results, settings, given)
 
 

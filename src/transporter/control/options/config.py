@@ -1,7 +1,7 @@
 """What decides an exploration; every number has its source. No torch here: the command line reads it for --help."""
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from transporter.errors import InputError
@@ -157,6 +157,22 @@ class OptionsConfig:
     def capacity(self) -> int:
         """Rows that are remembered of each player."""
         return self.acting.replay // self.acting.players
+
+    def share(self, learners: int) -> "OptionsConfig":
+        """What one of several learners does: its players, its part of the replay and of every batch."""
+        parts = {
+            "players": self.acting.players, "sequences of a batch": self.learning.batch, "pairs": self.eyes.batch // 2
+        }  # fmt: skip
+        for name, count in parts.items():
+            if count % learners:
+                raise InputError(f"{count} {name} cannot be dealt out to {learners} learners alike")
+        acting, replay = self.acting, self.acting.replay // learners
+        return replace(
+            self,
+            learning=replace(self.learning, batch=self.learning.batch // learners),
+            acting=replace(acting, players=acting.players // learners, replay=replay),
+            eyes=replace(self.eyes, batch=self.eyes.batch // learners),
+        )
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

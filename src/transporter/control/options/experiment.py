@@ -20,6 +20,7 @@ from transporter.control.rollout import Arena
 from transporter.control.stored import fingerprint
 from transporter.models.detector import Detector
 from transporter.runs import Checkpoint, Json, Run
+from transporter.training.distributed import anyone, place
 from transporter.training.learner import Hardware
 
 ATARI_REPEAT = 4  # frames of the console for each step
@@ -52,7 +53,7 @@ class Experiment:
         if self.detector is not None:
             return Frozen(self.detector, hardware)
         keypoints = self.keypoints or envs.scene(self.game).keypoints
-        return Learning(transporter(self.config.eyes, keypoints, self.seed), hardware)
+        return Learning(transporter(self.config.share(place().world).eyes, keypoints, self.seed), hardware)
 
     @property
     def actions(self) -> int:
@@ -113,21 +114,25 @@ def learn(
     notices: Notices | None = None,
     make: Make | None = None,
 ) -> bool:
-    """To the end, and keep what was learnt; from the newest checkpoint where there is one. False: stopped early."""
-    notices = notices or Notices()
+    """To the end, and keep what was learnt; from the newest checkpoint where there is one. False: stopped early.
+
+    Of several learners the first logs, evaluates and saves.
+    """
+    notices, writes = notices or Notices(), place().rank == 0
     due = schedule.steps(experiment.frames)
     made: Exploring = make(experiment, hardware) if make else experiment.make(hardware)
     try:
         if (saved := run.latest()) is not None:
             made.restore(saved)
-        run.rewind(made.count)
+        if writes:
+            run.rewind(made.count)
         since, since_count, episodes = time.perf_counter(), made.count, []
         for step, finished in made.steps(due.total):
             episodes += [f.score for f in finished]
-            stop, last = notices.stopping(), step == due.total
+            stop, last = anyone(notices.stopping(), made.study.device), step == due.total
             evaluates = last or step % due.evaluate == 0
             saves = stop or last or step % due.checkpoint == 0
-            if saves or evaluates or step % due.log == 0:
+            if writes and (saves or evaluates or step % due.log == 0):
                 row = {"step": step, "frames": step * experiment.frames, **_row(made, episodes)}
                 took = time.perf_counter() - since
                 row["frames_per_second"] = round((step - since_count) * experiment.frames / took)
@@ -138,10 +143,11 @@ def learn(
                 since, since_count, episodes = time.perf_counter(), step, []
             if saves:
                 made.begin_anew()
-                run.save(made.checkpoint())
+                if writes:
+                    run.save(made.checkpoint())
             if stop and not last:
                 return False
-        if experiment.detector is not None or isinstance(made.study.eyes, Learning):
+        if writes and (experiment.detector is not None or isinstance(made.study.eyes, Learning)):
             _agent(experiment, made).save(options_file(run))
     finally:
         made.close()

@@ -19,6 +19,7 @@ from transporter.models.detector import Detector
 from transporter.models.pixels import Pixels
 from transporter.runs import Checkpoint
 from transporter.training.config import Preset, TrainConfig
+from transporter.training.distributed import average
 from transporter.training.learner import Hardware, Learner
 from transporter.training.loop import NotFiniteError
 from transporter.training.recipes import configure
@@ -76,7 +77,10 @@ class Learning:
         """Mean and deviation of every pixel, from what has been seen of late."""
         if self.config.model.standardise:
             values = frames.double()
-            mean, std = (x.permute(2, 0, 1).float() for x in (values.mean(0), values.std(0, correction=0)))
+            mean, squares = values.mean(0), values.square().mean(0)
+            average([mean, squares])  # with those of other learners
+            std = (squares - mean.square()).clamp_min(0).sqrt()
+            mean, std = (x.permute(2, 0, 1).float() for x in (mean, std))
             self.learner.model.pixels.fit(mean, std, self.config.model.floor)
             self._look_again()
 

@@ -14,7 +14,7 @@ from transporter.control.options.network import OptionsNet
 from transporter.control.options.rewards import displacement_rewards, jumped
 from transporter.control.replay import Memory, SequenceReplay, Window
 from transporter.control.returns import q_lambda_returns, watkins_traces
-from transporter.models.graphs import Captured
+from transporter.training.distributed import SharedStep
 
 
 def option_returns(
@@ -68,14 +68,15 @@ class Learner:
                 "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
-        changed = list(self.tensors().values())
-        self._captured = Captured(self._update, lambda: changed, capture)
+        self._gradients = [torch.zeros_like(parameter) for parameter in self.parameters]
+        shared, changed = [*self._gradients, *self._said().values()], list(self.tensors().values())
+        self._step = SharedStep(self._differentiate, self._apply, lambda: shared, lambda: changed, capture)
 
     def update(self, players: Int64[Tensor, "b"], starts: Int64[Tensor, "b"]) -> None:
         """One update from the sequences of these players that begin at these rows. Nothing waits for the GPU."""
         self.players.copy_(players, non_blocking=True)
         self.starts.copy_(starts, non_blocking=True)
-        self._captured()
+        self._step()
         self.done += 1
 
     def loss_of(self, window: Window) -> Loss:
@@ -100,23 +101,27 @@ class Learner:
         total = (error * real).sum() / real.sum().clamp_min(1)
         return Loss(total, q_gap(q.detach()).mean((0, 1)), jumps)
 
-    def _update(self) -> None:
+    def _differentiate(self) -> None:
         window = self.replay.sequences(self.players, self.starts, self.config.length)
         with torch.enable_grad():
             loss = self.loss_of(window)
             gradients = torch.autograd.grad(loss.total, self.parameters)
         with torch.no_grad():
-            norm = torch.nn.utils.get_total_norm(gradients)
-            finite = torch.isfinite(norm)
-            scale = (self.config.clip / (norm + 1e-6)).clamp(max=1)
-            for parameter, gradient in zip(self.parameters, gradients, strict=True):
-                # Laid out as the parameter is, which cuDNN's need not be: Adam goes through both in one sweep.
-                parameter.grad = torch.empty_like(parameter).copy_(gradient * scale).masked_fill_(~finite, 0)
-            self.bad.add_((~finite).float())
-            self.optimiser.step()
-            torch._foreach_lerp_(list(self.frozen.parameters()), self.parameters, self.config.target_rate)
-            for kept, new in ((self.loss, loss.total.detach()), (self.gaps, loss.gaps), (self.jumps, loss.jumps)):
+            # Laid out as the parameters are, which cuDNN's need not be: Adam goes through both in one sweep.
+            torch._foreach_copy_(self._gradients, gradients)
+            for kept, new in zip(self._said().values(), (loss.total.detach(), loss.gaps, loss.jumps), strict=True):
                 kept.copy_(new)
+
+    @torch.no_grad()
+    def _apply(self) -> None:
+        norm = torch.nn.utils.get_total_norm(self._gradients)
+        finite = torch.isfinite(norm)
+        scale = (self.config.clip / (norm + 1e-6)).clamp(max=1)
+        for parameter, gradient in zip(self.parameters, self._gradients, strict=True):
+            parameter.grad = (gradient * scale).masked_fill_(~finite, 0)
+        self.bad.add_((~finite).float())
+        self.optimiser.step()
+        torch._foreach_lerp_(list(self.frozen.parameters()), self.parameters, self.config.target_rate)
 
     # State
 

@@ -27,11 +27,11 @@ class Players:
         network: OptionsNet,
         replay: SequenceReplay,
         seed: int,
-        part: range | None = None,
+        part: range,
         capture: bool = False,
     ) -> None:
         self.config, self.network, self.replay, self.seed = config, network, replay, seed
-        self.part = range(config.players) if part is None else part
+        self.part = part
         self.arena = Arena([make_games(len(self.part))], life_loss_ends=config.life_loss_ends)
         self._capture = capture
         # ε is a player's for good, whoever else plays.

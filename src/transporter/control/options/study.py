@@ -1,4 +1,8 @@
-"""Those who learn: options and keypoints, both from one replay, wherever what is in it was played."""
+"""Those who learn: options and keypoints, both from one replay, wherever what is in it was played.
+
+Several learners, each a process with its own players and its own part of the replay, learn as one: what they make of
+their parts of a batch is averaged before it changes anything.
+"""
 
 import json
 
@@ -17,6 +21,7 @@ from transporter.errors import InputError
 from transporter.models.devices import room
 from transporter.runs import Checkpoint
 from transporter.training.batches import there
+from transporter.training.distributed import place
 from transporter.training.learner import Hardware
 
 PROBES = 64  # frames on which keypoints before and after are compared
@@ -26,7 +31,10 @@ KEPT = 2**30  # bytes of a replay that is saved with what was learnt; a larger o
 
 
 class Study:
-    """Everything that is learnt, the replay that it is learnt from, and how to draw from it."""
+    """Everything that is learnt, the replay that it is learnt from, and how to draw from it.
+
+    `config` is of this learner's share, where there are several.
+    """
 
     def __init__(self, config: OptionsConfig, actions: int, eyes: Eyes, hardware: Hardware, seed: int) -> None:
         self.config, self.eyes = config, eyes
@@ -45,9 +53,15 @@ class Study:
         self.learner = Learner(config.learning, self.network, eyes, self.replay, self.capture)
         self.rows = np.zeros(players, np.int64)  # of each player that the replay has been given
         # Sums on a GPU come in any order: there a kept replay would not make a break without a trace either.
-        self.keeps = self.device.type == "cpu" and self.replay.nbytes <= KEPT
-        self.chance = np.random.default_rng((seed, 1))
+        self.rank, world = place()
+        self.keeps = self.device.type == "cpu" and self.replay.nbytes <= KEPT and world == 1
+        self.seed = seed
+        self.chance = self._chance(0)
         self._probes: tuple[UInt8[Tensor, "n h w 3"], Float[np.ndarray, "n k 2"]] | None = None
+
+    def _chance(self, step: int) -> np.random.Generator:
+        """Draws of this learner, from a step on."""
+        return np.random.default_rng((self.seed, 1, self.rank, step) if self.rank else (self.seed, 1))
 
     @property
     def ready(self) -> bool:
@@ -127,7 +141,9 @@ class Study:
         self.learner.restore(saved.part("options."), saved.state["updates"])
         if isinstance(self.eyes, Learning):
             self.eyes.restore(Checkpoint(saved.state["seen"], saved.part("eyes."), {}))
-        self.chance.bit_generator.state = saved.state["chance"]
+        self.chance = self._chance(saved.step)
+        if self.rank == 0:  # who saved it
+            self.chance.bit_generator.state = saved.state["chance"]
         self.rows[:] = saved.state.get("rows", 0)
         if kept := saved.part("replay."):
             self.replay.restore(kept)

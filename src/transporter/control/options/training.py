@@ -14,6 +14,7 @@ from transporter.control.options.players import MakeGames, Players
 from transporter.control.options.study import Study
 from transporter.control.rollout import Finished
 from transporter.runs import Checkpoint
+from transporter.training.distributed import place
 from transporter.training.learner import Hardware
 
 
@@ -36,9 +37,12 @@ class Exploration:
         hardware: Hardware,
         seed: int = 0,
     ) -> None:
-        self.study = Study(config, actions, eyes, hardware, seed)
-        of = (self.study.network, self.study.replay, seed)
-        self.players = Players(config.acting, make_games, *of, capture=self.study.capture)
+        rank, world = place()
+        share = config.share(world)
+        self.study = Study(share, actions, eyes, hardware, seed)
+        each = share.acting.players
+        of = (self.study.network, self.study.replay, seed, range(rank * each, (rank + 1) * each))
+        self.players = Players(config.acting, make_games, *of, self.study.capture)
         self.count = 0  # steps of each player, since the beginning
         self.players.begin(self.count)
 
