@@ -123,3 +123,38 @@ def test_an_error_is_of_colours_whatever_the_networks_see() -> None:
     seen = frames.float()
     seen[1, 0, 0, 1] += 102  # two fifths of a colour, in one of twelve numbers
     assert pixels.error(pixels.encode(seen), frames).tolist() == pytest.approx([0, 0.16 / 12], abs=1e-6)
+
+
+def test_grain_is_in_grey_levels_and_of_three_sizes() -> None:
+    torch.manual_seed(0)
+    pixels = Pixels(20, 20)
+    pixels.fit(torch.zeros(3, 20, 20), torch.full((3, 20, 20), 4.9), floor=0.02)  # a scale of ten grey levels
+    off = (pixels.grained(torch.zeros(64, 3, 20, 20), levels=2.0) * 10).double()
+    assert 5 < off.abs().max() <= 6
+    assert off.std() == pytest.approx(2.0, rel=0.05)  # three times a variance of 4/3
+    blocks = off[..., :16, :16].unfold(2, 8, 8).unfold(3, 8, 8).mean((-1, -2))
+    assert blocks.std() == pytest.approx((8 / 3) ** 0.5, rel=0.1)  # pixel by pixel it averages out
+    assert off.mean((-1, -2)).std() == pytest.approx((4 / 3 + 4 / 3 / 9) ** 0.5, rel=0.25)  # of nine blocks each
+
+
+def test_only_keypoints_in_training_see_the_grain() -> None:
+    torch.manual_seed(0)
+    model = build(ModelConfig(keypoints=2, size=32, shape=TINY, grain=20.0))
+    assert isinstance(model, Transporter)
+    x = model.pixels.encode(torch.randint(0, 256, (4, 32, 32, 3), dtype=torch.uint8))
+    seen: dict[str, list[torch.Tensor]] = {"features": [], "keypoints": []}
+    for name, inputs in seen.items():
+        part: torch.nn.Module = getattr(model, name)
+        part.register_forward_pre_hook(lambda _, given, kept=inputs: kept.append(given[0]))
+    model.train().encode(x)
+    model.eval().encode(x)
+    assert torch.equal(seen["features"][0], x)
+    assert torch.equal(seen["features"][1], x)
+    assert 10 / 255 < (seen["keypoints"][0] - x).abs().max() <= 60 / 255
+    assert torch.equal(seen["keypoints"][1], x)
+
+
+@pytest.mark.parametrize("kind", ["jakab", "zhang"])
+def test_baselines_have_no_grain(kind: Kind) -> None:
+    with pytest.raises(InputError, match="trained without grain"):
+        ModelConfig(kind=kind, size=32, shape=TINY, grain=1.0)

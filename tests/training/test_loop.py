@@ -161,15 +161,16 @@ def test_no_pixel_is_louder_than_the_floor_allows(tmp_path: Path, pairs: Sprites
     assert float(learner.model.pixels.scale.min()) == pytest.approx(25.5)
 
 
-def test_carried_frames_are_learnt_from_and_resumed_like_any(
+def test_carried_frames_and_grain_are_learnt_from_and_resumed_like_any(
     tmp_path: Path, pairs: Sprites, config: TrainConfig
 ) -> None:
-    carried = replace(config, both_ways=True, carried=0.5)
+    carried = replace(config, both_ways=True, carried=0.5, model=replace(config.model, grain=3.0))
     whole = train(carried, pairs, Run.create(tmp_path / "whole", {}), CPU)
     steps = iter(range(100))
     train(carried, pairs, Run.create(tmp_path / "parts", {}), CPU, stopping=lambda: next(steps) == 4)
     parts = train(carried, pairs, Run.create(tmp_path / "parts", {}), CPU)
     for a, b in zip(whole.model.parameters(), parts.model.parameters(), strict=True):
         assert torch.equal(a, b)
-    plain = train(replace(carried, carried=0.0), pairs, Run.create(tmp_path / "plain", {}), CPU)
-    assert not torch.equal(next(plain.model.parameters()), next(whole.model.parameters()))
+    for other in (replace(carried, carried=0.0), replace(carried, model=config.model)):
+        plain = train(other, pairs, Run.create(tmp_path / f"without-{other.carried}", {}), CPU)
+        assert not torch.equal(next(plain.model.parameters()), next(whole.model.parameters()))

@@ -45,19 +45,19 @@ def _beside(purpose: str, device: torch.device, stream: int, priority: int) -> t
 
 
 def side_by_side(
-    first: Callable[[Tensor], First], second: Callable[[Tensor], Second], x: Tensor
+    first: Callable[[Tensor], First], second: Callable[[Tensor], Second], x: Tensor, y: Tensor
 ) -> tuple[First, Second]:
-    """first(x) and second(x), on two streams of a GPU: one's sums fill the gaps that the other's memory leaves."""
+    """first(x) and second(y), on two streams of a GPU: one's sums fill the gaps that the other's memory leaves."""
     if not x.is_cuda:
-        return first(x), second(x)
+        return first(x), second(y)
     here, side = torch.cuda.current_stream(x.device), beside("branch")
     side.wait_stream(here)
     with torch.cuda.stream(side):
-        b = second(x)
+        b = second(y)
     a = first(x)
     here.wait_stream(side)
     # Memory is given back stream by stream: what the other one still reads must not be written over.
-    x.record_stream(side)
+    y.record_stream(side)
     b.record_stream(here)
     return a, b
 

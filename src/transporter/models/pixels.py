@@ -3,8 +3,10 @@
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 FLOOR = 0.02  # added to each deviation, in units of the full range: a pixel that hardly ever changes stays quiet
+BLOCK = 8  # pixels: what most codecs treat as one
 
 
 class Pixels(nn.Module):
@@ -27,6 +29,16 @@ class Pixels(nn.Module):
     def encode(self, frames: UInt8[Tensor, "b H W 3"] | Float[Tensor, "b H W 3"]) -> Float[Tensor, "b 3 H W"]:
         """The permuted view of (b, H, W, 3) memory is channels-last already: no copy but the cast."""
         return (frames.permute(0, 3, 1, 2) - self.mean) / self.scale
+
+    def grained(self, values: Float[Tensor, "b 3 H W"], levels: float) -> Float[Tensor, "b 3 H W"]:
+        """As another codec, camera or renderer might have them: off by up to so many grey levels each pixel by itself,
+        as many again block by block, and as many all over."""
+        b, c, height, width = values.shape
+        noise = torch.zeros_like(values)
+        for side in (1, BLOCK, max(height, width)):
+            cells = 2 * torch.rand(b, c, -(-height // side), -(-width // side), device=values.device) - 1
+            noise += F.interpolate(cells, scale_factor=side)[..., :height, :width]
+        return values + levels * noise / self.scale
 
     def decode(self, values: Float[Tensor, "b 3 H W"]) -> UInt8[Tensor, "b H W 3"]:
         """Back to something to look at."""

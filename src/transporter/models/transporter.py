@@ -106,9 +106,11 @@ class Transporter(nn.Module):
         refine: nn.Module,
         transport: Transport = transport,
         sigma: float = 0.1,
+        grain: float = 0.0,
     ) -> None:
         super().__init__()
         self.pixels = pixels
+        self.grain = grain
         self.features = features
         self.keypoints = keypoints
         self.refine = refine
@@ -131,14 +133,14 @@ class Transporter(nn.Module):
         """
         if both_ways:
             x_t = self.pixels.encode(torch.cat((source, target)))
-            features_t, points_t = side_by_side(self.features, self.keypoints, x_t)
+            features_t, points_t = self.encode(x_t)
             features_s, points_s, turn = features_t.detach(), points_t.detach(), len(source)
             given = features_t  # through what is carried Φ learns, too
         else:
             x_s, x_t = self.pixels.encode(source), self.pixels.encode(target)
             with torch.no_grad():
-                features_s, points_s = side_by_side(self.features, self.keypoints, x_s)
-            features_t, points_t = side_by_side(self.features, self.keypoints, x_t)
+                features_s, points_s = self.encode(x_s)
+            features_t, points_t = self.encode(x_t)
             turn, given = 0, features_s
         painted = features_t
         if carried:
@@ -150,6 +152,11 @@ class Transporter(nn.Module):
         # Nothing else is learnt through the source: its features are given, only the target's are sought.
         prediction = self.refine(self.moved(features_s, painted, points_s, points_t, turn)).float()
         return Output(SquaredError.apply(prediction, x_t), prediction, points_s.roll(-turn, 0), points_t)
+
+    def encode(self, x: Float[Tensor, "b 3 H W"]) -> tuple[Float[Tensor, "b d h w"], Float[Tensor, "b k 2"]]:
+        """Features and keypoints; in training these must be found in spite of the grain."""
+        grained = self.pixels.grained(x, self.grain) if self.training and self.grain else x
+        return side_by_side(self.features, self.keypoints, x, grained)
 
     def moved(
         self,
