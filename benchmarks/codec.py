@@ -1,6 +1,7 @@
-"""What lossy video does to keypoints: one random play as it is and through H.264, as each shipped model follows it.
+"""What other colours and lossy video do to keypoints: one random play as it is, a grey level off, and through H.264.
 
-    python benchmarks/codec.py --out results/video/codec.json
+    python benchmarks/codec.py --out results/video/codec.json               # every shipped model
+    python benchmarks/codec.py --out grain.json pong=runs/a pong=runs/b     # models of one's own
 
 Frames are drawn at 160×160, doubled, encoded, decoded and given to the detector, as `transporter track` would.
 """
@@ -21,8 +22,10 @@ from transporter.tracking.match import Episode
 from transporter.tracking.metrics import tracking_curve
 
 SIDE, LENGTHS = 160, (1, 20)
-WAYS: dict[str, dict[str, str] | None] = {
-    "as it is": None,
+WAYS: dict[str, dict[str, str] | int] = {
+    "as it is": 0,
+    "a level brighter": 1,
+    "a level darker": -1,
     "crf 10": {"crf": "10"},
     "crf 23": {"crf": "23"},  # x264's default
     "crf 30": {"crf": "30"},
@@ -45,29 +48,36 @@ def through(frames: np.ndarray, options: dict[str, str]) -> np.ndarray:
         return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
 
 
-def main(out: Path, games: str = ",".join(shipped()), frames: int = 400, seed: int = 0) -> None:
-    """Measure every game and write one JSON file.
+def brighter(frames: np.ndarray, levels: int) -> np.ndarray:
+    return np.clip(frames.astype(np.int16) + levels, 0, 255).astype(np.uint8)
+
+
+def main(models: tyro.conf.Positional[list[str]], /, out: Path, frames: int = 400, seed: int = 0) -> None:
+    """Measure every model and write one JSON file.
 
     Args:
+        models: Shipped models, or ENVIRONMENT=MODEL; by default all that are shipped.
         out: Where the JSON goes.
-        games: Shipped models, separated by commas.
         frames: Of random play, in the first episode or as much of it as there is.
         seed: Of the play.
     """
     figures: dict[str, float] = {}
-    for game in games.split(","):
-        env, detector = make(game, SIDE), load(game)
+    for name in models or shipped():
+        environment, _, model = name.partition("=")
+        env, detector = make(environment, SIDE), load(model or environment)
         seen = list(play(env, frames=frames, episodes=1, seed=seed))
         shown = np.stack([sight.frame for sight in seen])
         centres, present = (np.stack(parts) for parts in zip(*(s.truth for s in seen if s.truth), strict=True))
-        for way, options in WAYS.items():
-            points = detector(shown if options is None else through(shown, options))
+        for way, how in WAYS.items():
+            points = detector(brighter(shown, how) if isinstance(how, int) else through(shown, how))
             curve = tracking_curve([Episode(points, centres, present)], env.scene.radius, LENGTHS)
             for length in LENGTHS:
-                figures[f"{game}, {way}: share at {length}"] = round(curve.at(length).ratio, 3)
-        row = "  ".join(f"{way} {figures[f'{game}, {way}: share at 20']:.2f}" for way in WAYS)
-        print(f"{game:20} share of the possible at length 20: {row}", flush=True)
-    Result("keypoints through lossy video", figures, {"frames": frames, "side": SIDE}, {"play": seed}).write(out)
+                figures[f"{name}, {way}: share at {length}"] = round(curve.at(length).ratio, 3)
+        row = "  ".join(f"{way} {figures[f'{name}, {way}: share at 20']:.2f}" for way in WAYS)
+        print(f"{name:20} share of the possible at length 20: {row}", flush=True)
+    Result(
+        "keypoints through other colours and lossy video", figures, {"frames": frames, "side": SIDE}, {"play": seed}
+    ).write(out)
 
 
 if __name__ == "__main__":
