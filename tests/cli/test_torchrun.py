@@ -1,8 +1,10 @@
 """Two processes on the CPU: the same weights as one, one voice, one writer."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -76,12 +78,37 @@ def test_two_learners_explore_as_one(forked, players: str, tmp_path: Path) -> No
         assert more[:3] == rows
         # Twenty steps: eight fill the replay anew, every other of the rest is learnt from.
         assert more[-1]["updates"] == rows[-1]["updates"] + 6
+        assert torchrun(*command, "--frames", "360", cwd=tmp_path).returncode == 0  # and two from what one left
+        assert run.metrics()[-1]["updates"] == more[-1]["updates"] + 6
 
 
 def test_what_cannot_be_dealt_out_to_two_is_refused_with_one_voice(tmp_path: Path) -> None:
     ended = torchrun("explore", "sprites_control", *EXPLORE, "--learning.batch", "3", cwd=tmp_path)
     assert ended.stderr.count("transporter: 3 sequences of a batch cannot be dealt out to 2 learners alike") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_whoever_is_asked_to_stop_all_stop_and_say_so(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    work = ["transporter", "explore", "sprites_control", *EXPLORE, "--frames", "400000", "--out", "run"]
+    with (tmp_path / "said").open("w") as said:
+        two = subprocess.Popen([*command, *work], cwd=tmp_path, stderr=said, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    while not (tmp_path / "run" / "metrics.jsonl").exists():
+        assert two.poll() is None
+        time.sleep(0.2)
+    second = next(p for p in children(two.pid) if b"RANK=1" in Path(f"/proc/{p}/environ").read_bytes().split(b"\0"))
+    os.kill(second, signal.SIGTERM)
+    assert two.wait(60) != 0
+    told = (tmp_path / "said").read_text()
+    assert told.count("transporter: stopped, state saved in run") == 1
+    assert not (tmp_path / "run" / "exploration.json").exists()
+    saved = Run.open(tmp_path / "run").latest()
+    assert saved is not None
+    assert saved.state["updates"] > 0
+
+
+def children(process: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()))
 
 
 def test_what_is_done_once_is_not_done_twice(tmp_path: Path) -> None:

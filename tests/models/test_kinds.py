@@ -126,12 +126,15 @@ def test_an_error_is_of_colours_whatever_the_networks_see() -> None:
 
 
 def test_grain_is_in_grey_levels_and_of_three_sizes() -> None:
-    torch.manual_seed(0)
     pixels = Pixels(20, 20)
     pixels.fit(torch.zeros(3, 20, 20), torch.full((3, 20, 20), 4.9), floor=0.02)  # a scale of ten grey levels
     off = (pixels.grained(torch.zeros(64, 3, 20, 20), levels=2.0) * 10).double()
     assert 5 < off.abs().max() <= 6
     assert off.std() == pytest.approx(2.0, rel=0.05)  # three times a variance of 4/3
+    assert torch.equal(off, (pixels.grained(torch.zeros(64, 3, 20, 20), levels=2.0) * 10).double())  # of one turn
+    pixels.turn += 1
+    other = (pixels.grained(torch.zeros(64, 3, 20, 20), levels=2.0) * 10).double()
+    assert abs(torch.corrcoef(torch.stack((off.flatten(), other.flatten())))[0, 1]) < 0.02
     blocks = off[..., :16, :16].unfold(2, 8, 8).unfold(3, 8, 8).mean((-1, -2))
     assert blocks.std() == pytest.approx((8 / 3) ** 0.5, rel=0.1)  # pixel by pixel it averages out
     assert off.mean((-1, -2)).std() == pytest.approx((4 / 3 + 4 / 3 / 9) ** 0.5, rel=0.25)  # of nine blocks each

@@ -90,7 +90,8 @@ def leave(work: Callable[[], object]) -> None:
 def _parsed(arguments: list[str]) -> Callable[[], None]:
     """The command that the arguments ask for, ready to run; what they get wrong is one line."""
     prog, verbs = "transporter", VERBS
-    if os.environ.get("WORLD_SIZE", "1") != "1" and arguments[:1] and arguments[0] not in TOGETHER:
+    several = "LOCAL_RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1"
+    if several and arguments[:1] and arguments[0] not in TOGETHER:
         raise InputError(f"torchrun is for {' and '.join(TOGETHER)}: run this once, without it")
     if arguments and arguments[0] in GROUPS:
         prog, verbs, arguments = f"transporter {arguments[0]}", GROUPS[arguments[0]], arguments[1:]
@@ -134,6 +135,9 @@ def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _end(line: str, code: int) -> NoReturn:
-    if os.environ.get("RANK", "0") == "0":  # under torchrun one voice is enough
+    rank = os.environ.get("RANK", "0")
+    if rank == "0":
         print(f"transporter: {' '.join(line.split())}", file=sys.stderr)
+    elif code == FAILED:  # what is refused or asked for all hear alike, and one voice is enough
+        print(f"transporter, process {rank}: {' '.join(line.split())}", file=sys.stderr)
     sys.exit(code)

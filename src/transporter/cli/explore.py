@@ -43,7 +43,7 @@ def explore(
 
     Keypoints are learnt in the same loop, from the same replay. Run the same command again to go on, with more frames
     if you like. With several GPUs, torchrun --nproc-per-node N -m transporter explore …: players, replay and batches
-    are shared among as many learners.
+    are shared among as many learners; the run folder must be on a disk that all of them share.
 
     Args:
         game: An environment: montezuma_revenge, ms_pacman, seaquest, any Atari game, sprites_control.
@@ -56,8 +56,8 @@ def explore(
         video: Seconds of a clip of play, the most controllable keypoint a triangle; 0: none.
         evaluate_every: Frames between evaluations.
         log_every: Frames between rows of metrics.jsonl.
-        checkpoint_every: Frames between checkpoints. They hold all that was learnt; on a CPU also a replay of up to a
-            gigabyte, and all games begin anew with them. Any other replay is filled anew after a break.
+        checkpoint_every: Frames between checkpoints. They hold all that was learnt; on a CPU, of one learner, also a
+            replay of up to a gigabyte, and all games begin anew with them. Any other is filled anew after a break.
         device: auto (the GPU where there is one), cpu, cuda or cuda:N.
         ray: Play in processes of their own: the address of a Ray cluster, or `local` to start one on this machine
             (needs the extra ray). By default everything is in this process.
@@ -70,11 +70,16 @@ def explore(
     at_least(1, keypoints=keypoints, evaluate_every=evaluate_every, log_every=log_every, actors=actors)
     if frames < 1 or checkpoint_every < 1:
         raise InputError("--frames and --checkpoint-every must be at least 1")
+    from transporter.training.distributed import process_group
+    from transporter.training.learner import Hardware
+
     device = device_named(device)
-    experiment = experiment_of(game, seed, settings, model, keypoints, device)
     path = out or Path("runs") / f"explore-{game}-seed{seed}"
     schedule = Schedule(frames, evaluate_every, log_every, checkpoint_every)
-    if carry_out(experiment, path, device, schedule, video, spread_over(ray, actors)) != 0:
+    with process_group(Hardware(device).resolve()) as rank:
+        experiment = experiment_of(game, seed, settings, model, keypoints, device)
+        carry_out(experiment, path, device, schedule, video, spread_over(ray, actors), rank)
+    if rank != 0:
         return
     if json is not None:
         from transporter.files import write_text
@@ -126,20 +131,24 @@ def spread_over(address: str | None, actors: int) -> "Make | None":
 
 
 def carry_out(
-    experiment: "Experiment", path: Path, device: str, schedule: "Schedule", video: int, make: "Make | None" = None
-) -> int:
-    """Everything that is not done yet: learn, say what came of it, show. Which of several learners this one is."""
+    experiment: "Experiment",
+    path: Path,
+    device: str,
+    schedule: "Schedule",
+    video: int,
+    make: "Make | None" = None,
+    rank: int = 0,
+) -> None:
+    """Everything that is not done yet: learn, say what came of it, show. The first of several learners shows."""
     from transporter.control.options.experiment import settings
-    from transporter.training.distributed import process_group
+    from transporter.control.stored import of_today
     from transporter.training.learner import Hardware
 
-    hardware = Hardware(device)
-    with process_group(hardware.resolve()) as rank, shared_run(path, settings(experiment), rank) as run:
-        learn_with_bar(experiment, run, hardware, schedule, make, rank)
+    with shared_run(path, settings(experiment), rank, of_today) as run:
+        learn_with_bar(experiment, run, Hardware(device), schedule, make, rank)
         if rank == 0:
             conclude(experiment, run, device)
             picture(experiment, run, video)
-    return rank
 
 
 def learn_with_bar(
@@ -162,7 +171,8 @@ def learn_with_bar(
         if rank == 0:
             shown = stack.enter_context(bar(f"explore {experiment.game}", due * experiment.frames, "frames"))
             notices = notices._replace(row=lambda row: shown.at(row["frames"], note(row)))
-        learn(experiment, run, hardware, schedule, notices, make)
+        if not learn(experiment, run, hardware, schedule, notices, make):
+            stop.ask()  # whichever learner heard it
     for warning in run.warnings if rank == 0 else ():
         warn(warning)
     stop.raise_if_asked(f"stopped, state saved in {run.path}: run the same command again to go on")

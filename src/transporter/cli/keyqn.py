@@ -86,9 +86,10 @@ def carry_out(
 ) -> "Json":
     """Everything that is not done yet: learn, evaluate, show, draw."""
     from transporter.control.keyqn.experiment import learnt, settings
+    from transporter.control.stored import of_today
     from transporter.runs import Run
 
-    with claimed_run(path, settings(experiment)):
+    with claimed_run(path, settings(experiment), of_today):
         run = Run.open(path)
         if not learnt(experiment, run):
             learn_with_bar(experiment, run, hardware, log_every, checkpoint_every)

@@ -32,6 +32,10 @@ class Stop:
     def asked(self) -> bool:
         return self.signal is not None
 
+    def ask(self) -> None:
+        """Another process of the same work was asked."""
+        self.signal = self.signal or signal.SIGTERM
+
     def raise_if_asked(self, line: str) -> None:
         if self.signal is not None:
             raise Terminated(line) if self.signal == signal.SIGTERM else KeyboardInterrupt(line)

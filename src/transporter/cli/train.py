@@ -308,7 +308,9 @@ def train_with_bar(
             if shown:
                 shown.at(row["step"], note(latest))
 
-        train_model(config, data, run, hardware, observe, stop.asked)
+        learner = train_model(config, data, run, hardware, observe, stop.asked)
+        if learner.done < config.steps:
+            stop.ask()  # whichever process heard it
         if shown:
             shown.at(run.saved_step(), note(latest))
     if rank == 0:

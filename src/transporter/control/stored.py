@@ -34,6 +34,21 @@ def fingerprint(detector: Detector) -> dict[str, Any]:
     return {**detector.config.to_json(), "weights": digest.hexdigest()[:12]}
 
 
+def of_today(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of an agent's run folder; what its version did not know of a detector is as it was then: by default."""
+    found = {**settings}
+    if isinstance(one := found.get("detector"), dict):
+        found["detector"] = _described(one)
+    if isinstance(several := found.get("detectors"), dict):
+        found["detectors"] = {name: _described(each) for name, each in several.items()}
+    return found
+
+
+def _described(print_: dict[str, Any]) -> dict[str, Any]:
+    config = {name: value for name, value in print_.items() if name != "weights"}
+    return {**ModelConfig.from_json(config).to_json(), "weights": print_.get("weights")}
+
+
 def write_agent(
     path: Path, kind: str, head: dict[str, Any], tensors: dict[str, Tensor], detector: Detector | None
 ) -> None:

@@ -61,6 +61,7 @@ class Captured(Generic[Outcome]):
         urgent: bool = False,
     ) -> None:
         self.work, self.changed, self.capture, self.urgent = work, changed, capture, urgent
+        self.recorded = False
 
     def __call__(self) -> Outcome:
         if self.capture:
@@ -73,7 +74,7 @@ class Captured(Generic[Outcome]):
         kept, changed = [tensor.detach().clone() for tensor in self.changed()], self.changed
         try:
             graph, outcome = record(self.work, urgent=self.urgent)
-            self.work, self.changed = partial(_replayed, graph, outcome), list
+            self.work, self.changed, self.recorded = partial(_replayed, graph, outcome), list, True
         except RuntimeError as error:  # work may do what a graph cannot, such as drawing numbers on the CPU
             warnings.warn(f"not captured as a CUDA graph: {str(error).splitlines()[0]}", stacklevel=3)
         finally:

@@ -1,12 +1,15 @@
 """Between uint8 frames and what the networks see."""
 
+import math
+
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 FLOOR = 0.02  # added to each deviation, in units of the full range: a pixel that hardly ever changes stays quiet
 BLOCK = 8  # pixels: what most codecs treat as one
+TURNS = 2**24
 
 
 class Pixels(nn.Module):
@@ -14,11 +17,13 @@ class Pixels(nn.Module):
 
     mean: Tensor
     scale: Tensor
+    turn: Tensor
 
     def __init__(self, height: int = 1, width: int = 1) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(3, height, width))
         self.register_buffer("scale", torch.full((3, height, width), 255.0))
+        self.register_buffer("turn", torch.zeros((), dtype=torch.int64), persistent=False)  # decides the grain
 
     @torch.no_grad()
     def fit(self, mean: Float[Tensor, "3 H W"], std: Float[Tensor, "3 H W"], floor: float = FLOOR) -> None:
@@ -36,7 +41,7 @@ class Pixels(nn.Module):
         b, c, height, width = values.shape
         noise = torch.zeros_like(values)
         for side in (1, BLOCK, max(height, width)):
-            cells = 2 * torch.rand(b, c, -(-height // side), -(-width // side), device=values.device) - 1
+            cells = scattered((b, c, -(-height // side), -(-width // side)), self.turn + side)
             noise += F.interpolate(cells, scale_factor=side)[..., :height, :width]
         return values + levels * noise / self.scale
 
@@ -48,6 +53,16 @@ class Pixels(nn.Module):
     def error(self, values: Float[Tensor, "b 3 H W"], frames: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, "b"]:
         """How far each is from its frame in colours, whatever the networks see."""
         return difference((values.float() * self.scale + self.mean).permute(0, 2, 3, 1), frames)
+
+
+def scattered(shape: tuple[int, ...], turn: Int64[Tensor, ""]) -> Float[Tensor, "..."]:
+    """Numbers evenly spread over [-1, 1) that the turn decides, and nothing else: the same on every device, after every
+    break, whatever else is trained beside it; and a captured step sees a new turn, where it is a tensor."""
+    x = torch.arange(math.prod(shape), device=turn.device) + (turn << 28)
+    for factor in (0x5851F42D4C957F2D, 0x2545F4914F6CDD1D):  # odd, as those of common generators
+        x = x * factor  # what is low goes up …
+        x = x ^ (x >> 32)  # … and comes down again
+    return ((x & 0xFFFFFF).float() / 2**23 - 1).view(shape)
 
 
 def difference(seen: Tensor, frames: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, "b"]:

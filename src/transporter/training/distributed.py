@@ -1,9 +1,10 @@
 """More than one process: torchrun starts them, this joins them, and lets them compute as one."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Generic, NamedTuple, TypeVar
+from datetime import timedelta
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,6 +13,9 @@ from transporter.errors import InputError
 from transporter.models.graphs import Captured
 
 Outcome = TypeVar("Outcome")
+Item = TypeVar("Item")
+
+PATIENCE = timedelta(hours=2)  # with a process that does not answer: the first one may be evaluating
 
 
 class Place(NamedTuple):
@@ -42,7 +46,7 @@ def process_group(device: torch.device) -> Iterator[int]:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % gpus)
         if int(os.environ["LOCAL_WORLD_SIZE"]) <= gpus:  # NCCL refuses processes that share a GPU
             backend = "nccl"
-    torch.distributed.init_process_group(backend)
+    torch.distributed.init_process_group(backend, timeout=PATIENCE)
     try:
         yield torch.distributed.get_rank()
     finally:
@@ -52,13 +56,43 @@ def process_group(device: torch.device) -> Iterator[int]:
 # All processes must ask these at the same time; one that is alone agrees with itself.
 
 
-def from_first(text: str | None) -> str | None:
+def from_first(said: Item) -> Item:
     """What the process of rank 0 says, in every process."""
     if place().world == 1:
-        return text
-    shared = [text]
+        return said
+    shared = [said]
     torch.distributed.broadcast_object_list(shared)
     return shared[0]
+
+
+def all_of(items: Sequence[Item]) -> list[Item]:
+    """Everyone's, in every process."""
+    world = place().world
+    if world == 1:
+        return list(items)
+    gathered: list[Any] = [None] * world
+    torch.distributed.all_gather_object(gathered, list(items))
+    return [item for part in gathered for item in part]
+
+
+@torch.no_grad()
+def begin_alike(tensors: Iterable[Tensor]) -> None:
+    """Each becomes the first process's, in place: what is drawn on other machines may differ in its last digits."""
+    if place().world > 1:
+        for tensor in tensors:
+            torch.distributed.broadcast(tensor, 0)
+
+
+def check_same(step: int, path: object) -> None:
+    """Processes go on from one step, or not at all."""
+    if everyone_says(step):
+        return
+    raise InputError(f"not everyone finds the same checkpoint in {path}: it must be on a disk that all of them share")
+
+
+def everyone_says(what: object) -> bool:
+    """Whether all say what the first one says."""
+    return all(all_of([what == from_first(what)]))
 
 
 def anyone(wish: bool, device: torch.device) -> bool:
@@ -91,7 +125,7 @@ class SharedStep(Generic[Outcome]):
     """A step of learning: `differentiate`, then `apply`. Between them processes average what they `share`.
 
     On a GPU each half is a graph, and alone both are one. `changed` is as of `Captured`; what is shared is read and
-    written where `differentiate` left it.
+    written where `differentiate` left it: `apply` can be a graph only where that stays in place, in a graph itself.
     """
 
     def __init__(
@@ -117,5 +151,6 @@ class SharedStep(Generic[Outcome]):
         if self._rest is not None:
             share, second = self._rest
             average(share())
+            second.capture = second.capture and self._first.recorded
             second()
         return outcome

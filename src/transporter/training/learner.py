@@ -13,10 +13,11 @@ from transporter.models.devices import Precision, is_half
 from transporter.models.factory import build
 from transporter.models.fused import MISSING
 from transporter.models.kernels import ASIDE, kernels_ahead
+from transporter.models.pixels import TURNS
 from transporter.models.transporter import Output
 from transporter.runs import Checkpoint
 from transporter.training.config import TrainConfig
-from transporter.training.distributed import SharedStep
+from transporter.training.distributed import SharedStep, begin_alike, place
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Hardware:
     device: str = "auto"  # auto: the GPU where there is one
     precision: Precision = "auto"  # auto: bf16 on a GPU that has it; coordinates and loss stay in fp32
     compile: bool = False  # torch.compile the networks: a minute to start, then faster
-    graph: bool = True  # on a GPU, replay the whole step as one CUDA graph
+    graph: bool = True  # on a GPU, replay the step as one CUDA graph; as two, where several processes share it
     beside: bool = True  # and let the parts of a step that need not wait for one another run at once
 
     def resolve(self) -> torch.device:
@@ -52,6 +53,8 @@ class Learner:
         if self.device.type == "cuda" and MISSING is not None:
             warnings.warn(f"{MISSING} is missing: training is slower without our own kernels", stacklevel=2)
         self.model = build(config.model).to(self.device)
+        begin_alike(self.model.state_dict().values())
+        self.done = 0  # updates made
         torch.backends.cudnn.benchmark = True  # shapes never change: the first steps find the fastest kernels for them
         if hardware.compile:
             for part in (self.model.features, self.model.keypoints, self.model.refine):
@@ -74,20 +77,22 @@ class Learner:
         self.model.sigma.fill_(self.config.sigma(step))
         self.rate.fill_(self.config.rate(step))
         self.now.fill_(step)
+        self.model.pixels.turn.fill_(hash((self.config.seed, place().rank, step)) % TURNS)
+        self.done = step + 1
         return self.update(source, target)
 
     def update(self, source: UInt8[Tensor, "b H W 3"], target: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, ""]:
         """Forward, backward, Adam. From the first step with a loss or gradient that is not finite, nothing changes."""
         if not self._captures:
             self._pairs = source, target
-            return self._step()()
+            return self._shared_step()()
         if self._pairs is None or self._update is None:
-            self._pairs, self._update = (source.clone(), target.clone()), self._step()
+            self._pairs, self._update = (source.clone(), target.clone()), self._shared_step()
         for kept, new in zip(self._pairs, (source, target), strict=True):
             kept.copy_(new)
         return self._update()
 
-    def _step(self) -> SharedStep[Tensor]:
+    def _shared_step(self) -> SharedStep[Tensor]:
         return SharedStep(self._differentiate, self._apply, self._shared, self._state, self._captures)
 
     def _differentiate(self) -> Float[Tensor, ""]:
@@ -151,6 +156,7 @@ class Learner:
                 }
                 self.optimiser.state[parameter] = {"step": tensors[f"adam.step.{name}"].to(self.device), **moments}
         torch.set_rng_state(tensors["random.torch"])
+        self.done = checkpoint.step
         self._update = None  # it holds on to the moments that were there before
 
     def _state(self) -> list[Tensor]:

@@ -16,7 +16,7 @@ from transporter.runs import Json, Run
 from transporter.tensors import save_file
 from transporter.training.batches import Draw, ResidentPairs, Sampler, at_hand
 from transporter.training.config import TrainConfig
-from transporter.training.distributed import anyone, place
+from transporter.training.distributed import anyone, check_same, place
 from transporter.training.health import Health, health
 from transporter.training.learner import Hardware, Learner
 
@@ -92,6 +92,7 @@ def training(
         start, best = checkpoint.step, checkpoint.state["best"]
     elif config.model.standardise:
         learner.model.pixels.fit(*pixels.statistics(pairs.train_rows), config.model.floor)
+    check_same(start, run.path)
     if checkpoint is None and run.warnings:
         run.warnings.append("no whole checkpoint is left: training starts over")
     if writes:

@@ -13,7 +13,7 @@ from transporter.control.options.network import OptionsNet
 from transporter.control.replay import Memory, Outcome, SequenceReplay
 from transporter.errors import InputError
 from transporter.tensors import load_file, save_file
-from transporter.training.distributed import anyone, average, everyone
+from transporter.training.distributed import all_of, anyone, average, begin_alike, check_same, everyone
 from transporter.training.learner import Hardware
 
 CPU = torch.device("cpu")
@@ -36,7 +36,10 @@ def learner(batch: int) -> Learner:
     for row in range(8):
         replay.see(torch.tensor([row]), torch.randint(0, 255, (4, 8, 8, 3)), torch.full((4,), row == 0), memory)
         one = torch.ones(4)
-        replay.end(torch.tensor([row]), Outcome(torch.arange(4) % 3, 0 * one, one, one > 0))
+        real = torch.tensor(
+            [True, row % 3 > 0, True, row % 2 > 0]
+        )  # there is less to learn from in some than in others
+        replay.end(torch.tensor([row]), Outcome(torch.arange(4) % 3, 0 * one, one, real))
     network = OptionsNet(NetworkConfig(layers=((4, 4, 2),), hidden=8, memory=6), 8, keypoints=1, actions=3)
     return Learner(LearningConfig(batch=batch, burn_in=1, unroll=2, rate=1e-2), network, Middle(), replay)
 
@@ -50,12 +53,12 @@ def learnt(mine: slice) -> dict[str, Tensor]:
     return made.tensors()
 
 
-def seen(mine: slice) -> list[Tensor]:
-    """Mean and deviation of every pixel, and what three updates of eyes make of these frames."""
+def seen(mine: slice) -> Learning:
+    """Eyes that know the mean and deviation of every pixel of these frames."""
     eyes = Learning(transporter(EyesConfig(size=16, batch=4, tiny=True), 2, seed=0), Hardware("cpu"))
     frames = torch.randint(0, 255, (8, 16, 16, 3), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
     eyes.fit(frames[mine])
-    return [eyes.learner.model.pixels.mean, eyes.learner.model.pixels.scale]
+    return eyes
 
 
 def one_of_two(rank: int, folder: str) -> None:
@@ -69,8 +72,22 @@ def one_of_two(rank: int, folder: str) -> None:
     assert not anyone(False, CPU)
     assert everyone(True, CPU)
     assert not everyone(rank == 1, CPU)
-    pixels = dict(zip(("mean", "scale"), seen(slice(4 * rank, 4 * rank + 4)), strict=True))
-    found = {name: tensor.contiguous() for name, tensor in {**learnt(mine), **pixels}.items()}
+    assert all_of([rank, 7]) == [0, 7, 1, 7]
+    drawn = torch.rand(3) + rank
+    begin_alike([drawn])
+    average([same := drawn.clone()])
+    assert torch.equal(same, drawn)
+    check_same(5, "run")
+    with pytest.raises(InputError, match="on a disk that all of them share"):
+        check_same(5 + rank, "run")
+    eyes = seen(slice(4 * rank, 4 * rank + 4))
+    found = learnt(mine) | {name: getattr(eyes.learner.model.pixels, name).clone() for name in ("mean", "scale")}
+    frames = torch.randint(0, 255, (4, 16, 16, 3), generator=torch.Generator().manual_seed(rank), dtype=torch.uint8)
+    for _ in range(3):  # each sees frames of its own; norms see what is theirs, and end alike
+        eyes.learn(frames[:2], frames[2:])
+    found |= {f"eyes.{name}": tensor for name, tensor in eyes.learner.model.state_dict().items()}
+    found["eyes.loss"] = eyes.loss
+    found = {name: tensor.contiguous() for name, tensor in found.items()}
     save_file(found, Path(folder) / f"{rank}.safetensors")
     torch.distributed.destroy_process_group()
 
@@ -80,7 +97,8 @@ def test_two_learn_what_one_learns(tmp_path: Path) -> None:
     first, second = (load_file(tmp_path / f"{rank}.safetensors").tensors for rank in range(2))
     for name, tensor in first.items():
         assert torch.equal(tensor, second[name]), name
-    whole = learnt(slice(4)) | dict(zip(("mean", "scale"), seen(slice(8)), strict=True))
+    pixels = seen(slice(8)).learner.model.pixels
+    whole = learnt(slice(4)) | {"mean": pixels.mean, "scale": pixels.scale}
     for name, tensor in whole.items():
         torch.testing.assert_close(first[name], tensor, rtol=1e-4, atol=1e-6)
 

@@ -20,7 +20,7 @@ from transporter.control.rollout import Arena
 from transporter.control.stored import fingerprint
 from transporter.models.detector import Detector
 from transporter.runs import Checkpoint, Json, Run
-from transporter.training.distributed import anyone, place
+from transporter.training.distributed import all_of, anyone, check_same, place
 from transporter.training.learner import Hardware
 
 ATARI_REPEAT = 4  # frames of the console for each step
@@ -124,6 +124,7 @@ def learn(
     try:
         if (saved := run.latest()) is not None:
             made.restore(saved)
+        check_same(made.count, run.path)
         if writes:
             run.rewind(made.count)
         since, since_count, episodes = time.perf_counter(), made.count, []
@@ -132,7 +133,10 @@ def learn(
             stop, last = anyone(notices.stopping(), made.study.device), step == due.total
             evaluates = last or step % due.evaluate == 0
             saves = stop or last or step % due.checkpoint == 0
-            if writes and (saves or evaluates or step % due.log == 0):
+            logs = saves or evaluates or step % due.log == 0
+            if logs:
+                episodes = all_of(episodes)
+            if logs and writes:
                 row = {"step": step, "frames": step * experiment.frames, **_row(made, episodes)}
                 took = time.perf_counter() - since
                 row["frames_per_second"] = round((step - since_count) * experiment.frames / took)
@@ -140,11 +144,14 @@ def learn(
                     row |= evaluate(experiment, made, first=step <= due.evaluate)
                 run.log(row)  # before the checkpoint: a row too many is forgotten on resume, one too few stays away
                 notices.row(row)
-                since, since_count, episodes = time.perf_counter(), step, []
+                since, since_count = time.perf_counter(), step
+            if logs:
+                episodes = []
             if saves:
                 made.begin_anew()
+                checkpoint = made.checkpoint()  # all ask: what was not finite ends all of them
                 if writes:
-                    run.save(made.checkpoint())
+                    run.save(checkpoint)
             if stop and not last:
                 return False
         if writes and (experiment.detector is not None or isinstance(made.study.eyes, Learning)):

@@ -38,6 +38,7 @@ class Loss(NamedTuple):
     """Of a batch of sequences."""
 
     total: Float[Tensor, ""]
+    real: Float[Tensor, ""]  # number of the transitions that it is the mean of
     gaps: Float[Tensor, "k"]  # Eq. 2, mean over states
     jumps: Float[Tensor, "k"]  # share of steps in which a keypoint changed its object
 
@@ -55,6 +56,7 @@ class Learner:
         self.players = torch.zeros(config.batch, dtype=torch.int64, device=device)
         self.starts = torch.ones(config.batch, dtype=torch.int64, device=device)
         self.loss = torch.zeros((), device=device)
+        self.count = torch.zeros((), device=device)
         self.gaps = torch.zeros(network.keypoints, device=device)
         self.jumps = torch.zeros(network.keypoints, device=device)
         self.bad = torch.zeros((), device=device)  # updates left out because a gradient was not finite
@@ -69,7 +71,8 @@ class Learner:
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
         self._gradients = [torch.zeros_like(parameter) for parameter in self.parameters]
-        shared, changed = [*self._gradients, *self._said().values()], list(self.tensors().values())
+        shared = [*self._gradients, self.count, *self._said().values()]
+        changed = list(self.tensors().values())
         self._step = SharedStep(self._differentiate, self._apply, lambda: shared, lambda: changed, capture)
 
     def update(self, players: Int64[Tensor, "b"], starts: Int64[Tensor, "b"]) -> None:
@@ -98,22 +101,27 @@ class Learner:
             target = option_returns(rewards, c.discount * discount, judged[1:].amax(-1), c.trace, real, greedy)
             jumps = (jumped(points[:-1], points[1:], c.jump) & lasts[..., None]).float().mean((0, 1))
         error = (q[:-1].gather(-1, taken)[..., 0] - target).square().sum((-1, -2)) / 2
-        total = (error * real).sum() / real.sum().clamp_min(1)
-        return Loss(total, q_gap(q.detach()).mean((0, 1)), jumps)
+        count = real.sum().clamp_min(1)
+        return Loss((error * real).sum() / count, count.float(), q_gap(q.detach()).mean((0, 1)), jumps)
 
     def _differentiate(self) -> None:
         window = self.replay.sequences(self.players, self.starts, self.config.length)
         with torch.enable_grad():
             loss = self.loss_of(window)
-            gradients = torch.autograd.grad(loss.total, self.parameters)
+            # Times the count, by which it is divided again: shares of a batch weigh as much as there is in them.
+            whole = loss.total * loss.real
+            gradients = torch.autograd.grad(whole, self.parameters)
         with torch.no_grad():
             # Laid out as the parameters are, which cuDNN's need not be: Adam goes through both in one sweep.
             torch._foreach_copy_(self._gradients, gradients)
-            for kept, new in zip(self._said().values(), (loss.total.detach(), loss.gaps, loss.jumps), strict=True):
+            said = (loss.real, whole.detach(), loss.gaps, loss.jumps)
+            for kept, new in zip((self.count, *self._said().values()), said, strict=True):
                 kept.copy_(new)
 
     @torch.no_grad()
     def _apply(self) -> None:
+        self.loss.div_(self.count)
+        torch._foreach_div_(self._gradients, self.count)
         norm = torch.nn.utils.get_total_norm(self._gradients)
         finite = torch.isfinite(norm)
         scale = (self.config.clip / (norm + 1e-6)).clamp(max=1)

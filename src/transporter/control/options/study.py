@@ -21,7 +21,7 @@ from transporter.errors import InputError
 from transporter.models.devices import room
 from transporter.runs import Checkpoint
 from transporter.training.batches import there
-from transporter.training.distributed import place
+from transporter.training.distributed import begin_alike, place
 from transporter.training.learner import Hardware
 
 PROBES = 64  # frames on which keypoints before and after are compared
@@ -47,6 +47,7 @@ class Study:
         self.network = OptionsNet(
             config.network, size, eyes.keypoints, actions, lambda: hardware.autocast(self.device)
         ).to(self.device)
+        begin_alike(self.network.state_dict().values())
         check_room(config, self.device)
         frame, memory = (size, size, 3), config.network.memory
         self.replay = SequenceReplay(players, config.capacity, frame, torch.uint8, memory, self.device)
@@ -54,7 +55,8 @@ class Study:
         self.rows = np.zeros(players, np.int64)  # of each player that the replay has been given
         # Sums on a GPU come in any order: there a kept replay would not make a break without a trace either.
         self.rank, world = place()
-        self.keeps = self.device.type == "cpu" and self.replay.nbytes <= KEPT and world == 1
+        self.alone = world == 1
+        self.keeps = self.device.type == "cpu" and self.replay.nbytes <= KEPT and self.alone
         self.seed = seed
         self.chance = self._chance(0)
         self._probes: tuple[UInt8[Tensor, "n h w 3"], Float[np.ndarray, "n k 2"]] | None = None
@@ -144,8 +146,8 @@ class Study:
         self.chance = self._chance(saved.step)
         if self.rank == 0:  # who saved it
             self.chance.bit_generator.state = saved.state["chance"]
-        self.rows[:] = saved.state.get("rows", 0)
-        if kept := saved.part("replay."):
+        self.rows[:] = saved.state.get("rows", 0) if self.alone else 0
+        if self.alone and (kept := saved.part("replay.")):
             self.replay.restore(kept)
         if probes := saved.part("probes."):
             self._probes = probes["frames"].to(self.device), probes["points"].numpy()
