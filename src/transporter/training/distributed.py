@@ -49,6 +49,7 @@ def process_group(device: torch.device) -> Iterator[int]:
     torch.distributed.init_process_group(backend, timeout=PATIENCE)
     try:
         yield torch.distributed.get_rank()
+        torch.distributed.barrier()  # no one hangs up on another: gloo ends a process for that
     finally:
         torch.distributed.destroy_process_group()
 
