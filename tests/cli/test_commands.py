@@ -15,6 +15,7 @@ import torch
 
 import transporter as package
 from transporter.cli import VERBS
+from transporter.models.zoo import load
 from transporter.runs import Run
 
 
@@ -240,3 +241,14 @@ def test_export_writes_a_file_that_load_reads_and_one_for_other_runtimes(forked,
     points = onnxruntime.InferenceSession(tmp_path / "model.onnx").run(["points"], {"frames": frames.astype("f4")})[0]
     np.testing.assert_allclose(points, expected, atol=1e-4)
     assert (tmp_path / "half.safetensors").stat().st_size < (tmp_path / "new" / "full.safetensors").stat().st_size
+
+
+def test_a_shipped_model_is_measured_beside_its_card(forked, tmp_path: Path) -> None:
+    ended = forked("evaluate", "pong", "--model", "pong", "--frames", "400", "--device", "cpu", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    card = load("pong", "cpu").card["measured"]
+    at_1 = card["figures"]["precision_ratio@1"]
+    assert f"its card, from {card['frames']:,} frames: {at_1:.3f} at 1," in " ".join(ended.err.split())
+    other = forked("evaluate", "sprites", "--model", "pong", "--frames", "100", "--device", "cpu", cwd=tmp_path)
+    assert other.code == 0, other.err
+    assert "its card" not in other.err  # which is of another game

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from transporter.tracking.results import Evaluation
 
 
+FRAMES = 5_000
+
+
 def evaluate(
     environment: tyro.conf.Positional[str],
     /,
     model: str,
-    frames: int = 5_000,
+    frames: Maybe[int] = None,
     seed: int = 1_000_000,
     device: str = "auto",
     json: Maybe[Path] = None,
@@ -28,7 +31,8 @@ def evaluate(
     Args:
         environment: An environment with ground truth (pong, ms_pacman, frostbite, stack_4, sprites, …).
         model: A shipped model, a run folder (which keeps the result for its report) or a .safetensors file.
-        frames: How many frames to play.
+        frames: How many frames to play; by default 5,000, or as many as the model's card was measured on. What is
+            seldom on the screen for 200 steps wants many.
         seed: Of the play; take one that was not used for collecting.
         device: auto (the GPU where there is one), cpu, cuda or cuda:N.
         json: Write everything that was measured to this file.
@@ -41,14 +45,19 @@ def evaluate(
     device = device_named(device)
     check_truth(environment)
     detector = load(model, device)
+    promised = detector.card.get("measured") if detector.card.get("environment") == environment else None
     results = [json] if json else []
     if (run := run_meant(model)) and run.settings["environment"] == environment:
         results.append(run.path / "evaluation.json")
     with ExitStack() as stack:
         for path in results:
             stack.enter_context(room_for(path))
-        found = evaluate_with_bar(environment, detector, frames, seed)
+        found = evaluate_with_bar(environment, detector, frames or (promised or {}).get("frames", FRAMES), seed)
         show_evaluation(found)
+        if promised:
+            figures = promised["figures"]
+            shares = ", ".join(f"{_number(figures.get(f'precision_ratio@{n}'), 3)} at {n}" for n in (1, 20, 100, 200))
+            say(f"its card, from {promised['frames']:,} frames: {shares}")
         for path in results:
             write_json(path, {**found.to_json(), "step": detector.card.get("step")})
             say(f"written: {bold(path)}")
