@@ -10,7 +10,7 @@ demo: $(VENV)/.core  ## from nothing to tracked keypoints, a report and a labell
 
 test: $(VENV)/.dev  ## every test
 	sh tools/system-packages
-	$(BIN)/python -m pytest tests/faults  # by itself: it forks, which the threads of a parallel run do not survive
+	sh tools/fault-tests $(BIN)/python
 	$(BIN)/python -m pytest -n auto --dist loadfile --ignore tests/faults
 
 check: $(VENV)/.dev  ## lint, format, types, direction of imports
