@@ -132,10 +132,8 @@ def sprites(
 
     A seed is written as soon as it is through; those that the file holds already are kept.
     """
-    world, config = (
-        "sprites_control",
-        {**dataclasses.asdict(SPRITES), "steps": steps, "rounds": rounds, "workers": workers},
-    )
+    world = "sprites_control"
+    config = {**dataclasses.asdict(SPRITES), "steps": steps, "rounds": rounds, "workers": workers}
     figures: dict[str, float] = {}
     if out is not None and out.exists():
         before = json.loads(out.read_text(encoding="utf-8"))

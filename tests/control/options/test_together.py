@@ -78,7 +78,7 @@ def one_of_two(rank: int, folder: str) -> None:
     average([same := drawn.clone()])
     assert torch.equal(same, drawn)
     check_same(5, "run")
-    with pytest.raises(InputError, match="on a disk that all of them share"):
+    with pytest.raises(InputError, match="on a disk that all share"):
         check_same(5 + rank, "run")
     eyes = seen(slice(4 * rank, 4 * rank + 4))
     found = learnt(mine) | {name: getattr(eyes.learner.model.pixels, name).clone() for name in ("mean", "scale")}

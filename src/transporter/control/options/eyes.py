@@ -52,7 +52,6 @@ class Learning:
     def __init__(self, config: TrainConfig, hardware: Hardware) -> None:
         self.config, self.hardware, self.keypoints = config, hardware, config.model.keypoints
         self.learner = Learner(config, hardware)
-        self.done = 0
         self.loss = torch.zeros((), device=self.learner.device)
         self._ours = nn.ModuleList([self.learner.model.pixels, self.learner.model.keypoints])
         self._seen = copy.deepcopy(self._ours).eval().requires_grad_(False)
@@ -66,10 +65,14 @@ class Learning:
         with self.hardware.autocast(self.learner.device):
             return keypoints(pixels.encode(frames))
 
+    @property
+    def done(self) -> int:
+        """Updates made."""
+        return self.learner.done
+
     def learn(self, source: UInt8[Tensor, "b h w 3"], target: UInt8[Tensor, "b h w 3"]) -> None:
         """One update from pairs of frames."""
         self.loss = self.learner.step(self.done, source, target)
-        self.done += 1
         self._look_again()
 
     @torch.no_grad()
@@ -104,7 +107,6 @@ class Learning:
 
     def restore(self, saved: Checkpoint) -> None:
         self.learner.restore(saved)
-        self.done = saved.step
         self.loss = saved.tensors.get("loss", self.loss).to(self.learner.device)  # version 0.1 did not keep it
         self._look_again()
 
