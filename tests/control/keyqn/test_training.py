@@ -40,7 +40,8 @@ class Forgetful(Arena):
 
 def mean_scores(trained: Training, games: list[Game], arena: type[Arena] = Arena) -> list[float]:
     played = arena([game.make(40) for game in games], life_loss_ends=False)
-    scores = evaluate(trained.network, trained.observer, trained.learner.acting, played, trained.seeds.tolist(), 0.0)
+    weights, seeds = trained.learner.acting, trained.seeds.tolist()
+    scores = evaluate(trained.network, trained.observer, weights, played, seeds, 0.0, 40)
     return scores.mean(1).tolist()
 
 
@@ -55,7 +56,7 @@ def test_catching_is_learnt_and_what_is_out_of_sight_is_remembered(catch: Callab
         assert seen > 0.6  # of -1 to 1: four balls of five are caught
         assert brief > 0.6
         assert mean_scores(made, games, Forgetful)[1] < -0.2  # a ball out of sight is out of mind: chance is -0.6
-    random = play_at_random(Arena([catch(0).make(100)], life_loss_ends=False), [3], [0])
+    random = play_at_random(Arena([catch(0).make(100)], life_loss_ends=False), [3], [0], 100)
     assert random.mean() < -0.4
 
 

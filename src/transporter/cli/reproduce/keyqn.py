@@ -94,7 +94,7 @@ def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: P
             [atari.make_vector(name, episodes, 16, sticky=sticky) for _ in range(seeds)], life_loss_ends=False
         )
         actions = [len(atari.scene(name).actions)] * seeds
-        scores[name] = play_at_random(arena, actions, list(range(seeds))).tolist()
+        scores[name] = play_at_random(arena, actions, list(range(seeds)), episodes).tolist()
         arena.close()
     made = Result("keyqn random", figures(scores), {"episodes": episodes}, {"agents": seeds}, {"scores": scores})
     made.write(out / "random.json")

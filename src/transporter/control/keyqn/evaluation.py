@@ -22,16 +22,13 @@ def evaluate(
     arena: Arena,
     seeds: Sequence[int],
     epsilon: float,
-    each: int = 1,
+    episodes: int,
     *,
     learnt_from: Callable[[np.ndarray], np.ndarray] = np.sign,
     capture: bool = False,
     progress: Callable[[int], None] = lambda finished: None,
 ) -> Float64[np.ndarray, "a episodes"]:
-    """Scores of the first `each` episodes of each player; the arena has one game per agent, with as many players each.
-
-    Everyone plays the same number of episodes from its own seed, so that long ones count as often as short ones.
-    """
+    """Scores of each agent's first `episodes` episodes; the arena has as many players for each agent."""
     copies = arena.players // len(weights)
     legal = np.repeat(network.legal.sum(1).cpu().numpy(), copies)
     own = _seeds(seeds, copies)
@@ -41,19 +38,19 @@ def evaluate(
     def choose(moment: Moment, actions: np.ndarray) -> np.ndarray:
         return explore(actor(moment, actions, learnt_from(moment.reward)), epsilon, legal, chance)
 
-    return _play(arena, own, choose, each, progress).reshape(len(weights), copies * each)
+    return _play(arena, own, choose, (len(weights), episodes), progress)
 
 
 def play_at_random(
-    arena: Arena, actions: Sequence[int], seeds: Sequence[int], each: int = 1
+    arena: Arena, actions: Sequence[int], seeds: Sequence[int], episodes: int
 ) -> Float64[np.ndarray, "a episodes"]:
     """The same with every action drawn at random: what an agent must beat."""
     copies = arena.players // len(seeds)
     own, legal = _seeds(seeds, copies), np.repeat(np.asarray(actions), copies)
     chance = [np.random.default_rng((int(seed), 1)) for seed in own]
     best = np.zeros(arena.players, np.int64)
-    scores = _play(arena, own, lambda *_: explore(best, 1.0, legal, chance), each, lambda finished: None)
-    return scores.reshape(len(seeds), copies * each)
+    shape = (len(seeds), episodes)
+    return _play(arena, own, lambda *_: explore(best, 1.0, legal, chance), shape, lambda finished: None)
 
 
 def _seeds(seeds: Sequence[int], copies: int) -> Int64[np.ndarray, "n"]:
@@ -64,21 +61,31 @@ def _play(
     arena: Arena,
     seeds: Int64[np.ndarray, "n"],
     choose: Callable[[Moment, np.ndarray], np.ndarray],
-    each: int,
+    shape: tuple[int, int],
     progress: Callable[[int], None],
-) -> Float64[np.ndarray, "n each"]:
-    """Until everyone has played `each` episodes; a game all of whose players are done rests."""
-    scores, played = np.full((arena.players, each), np.nan), np.zeros(arena.players, np.int64)
+) -> Float64[np.ndarray, "a episodes"]:
+    """Until every episode that counts is over; a game none of whose players has one left rests.
+
+    Those that count are the first to begin, not the first to end, so that long ones count as often as short ones; and
+    whoever is through begins the next, so that few wait for the longest.
+    """
+    agents, episodes = shape
+    copies = arena.players // agents
+    scores = np.full(shape, np.nan)
+    playing = np.tile(np.arange(copies), agents)  # which episode of its agent's a player is at; from `episodes` on: none
+    begun = np.full(agents, copies)
     actions = np.zeros(arena.players, np.int64)
     moment = arena.reset(seeds)
-    while (played < each).any():
+    while np.isnan(scores).any():
         actions = choose(moment, actions)
         moment = arena.step(actions)
         for player, score, _ in moment.finished:
-            if played[player] < each:
-                scores[player, played[player]] = score
-                played[player] += 1
+            agent = player // copies
+            if playing[player] < episodes:
+                scores[agent, playing[player]] = score
+            playing[player] = begun[agent]
+            begun[agent] += 1
         if moment.finished:
-            arena.resting = {i for i, part in enumerate(arena.slices) if (played[part] >= each).all()}
-            progress(int(played.sum()))
+            arena.resting = {i for i, part in enumerate(arena.slices) if (playing[part] >= episodes).all()}
+            progress(int(np.isfinite(scores).sum()))
     return scores

@@ -24,7 +24,7 @@ from transporter.runs import Run
 from transporter.training.learner import Hardware
 from transporter.workers import advance, cores, side_by_side
 
-PROCESSES = 10  # players of an agent where each needs a process
+PLAYERS = 10  # of an agent, at once: whoever is through with an episode begins the next
 Scores = dict[str, list[list[float]]]  # game → seed → episodes
 
 
@@ -84,7 +84,7 @@ def play_one(task: Task, progress: Callable[[int], None] = lambda episodes: None
     config, protocol, device = experiment.config, experiment.config.protocol, hardware.resolve()
     prepare(device)
     agents = [KeyQN.load(agent_file(run, *agent), str(device)) for agent in experiment.agents]
-    copies = min(protocol.episodes, PROCESSES if experiment.kind == "objects" else protocol.episodes)
+    copies = min(protocol.episodes, PLAYERS)
     first = agents[0]
     detectors = [agent.detector for agent in agents if agent.detector is not None]
     seen = observer(experiment.kind, detectors, first.slots, first.depth)
@@ -102,14 +102,14 @@ def play_one(task: Task, progress: Callable[[int], None] = lambda episodes: None
             arena,
             experiment.seeds,
             protocol.evaluation_epsilon,
-            -(-protocol.episodes // copies),
+            protocol.episodes,
             learnt_from=np.sign if config.learning.clip_rewards else lambda reward: reward,
             capture=hardware.graph and device.type == "cuda",
             progress=progress,
         )
     finally:
         arena.close()
-    return {played.name: [[float(score) for score in row[: protocol.episodes]] for row in scores]}
+    return {played.name: scores.tolist()}
 
 
 def _play_elsewhere(task: Task) -> Scores:
