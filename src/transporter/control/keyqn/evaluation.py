@@ -72,7 +72,7 @@ def _play(
     agents, episodes = shape
     copies = arena.players // agents
     scores = np.full(shape, np.nan)
-    playing = np.tile(np.arange(copies), agents)  # which episode of its agent's a player is at; from `episodes` on: none
+    playing = np.tile(np.arange(copies), agents)  # the episode a player is at; from `episodes` on, none that counts
     begun = np.full(agents, copies)
     actions = np.zeros(arena.players, np.int64)
     moment = arena.reset(seeds)
