@@ -85,8 +85,7 @@ def carry_out(
     experiment: "Experiment", path: Path, hardware: "Hardware", log_every: int, checkpoint_every: int, video: int
 ) -> "Json":
     """Everything that is not done yet: learn, evaluate, show, draw."""
-    from transporter.control.keyqn.experiment import learnt, settings
-    from transporter.control.stored import of_today
+    from transporter.control.keyqn.experiment import learnt, of_today, settings
     from transporter.runs import Run
 
     with claimed_run(path, settings(experiment), of_today):

@@ -1,5 +1,6 @@
 """A trained agent in one file, at play in a plain gymnasium environment."""
 
+import copy
 import dataclasses
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from transporter.control.keyqn.experiment import (
     figures,
     learn,
     learnt,
+    of_today,
     seconds,
     settings,
 )
@@ -170,3 +172,12 @@ def test_a_bit_that_has_changed_is_noticed(tmp_path: Path) -> None:
 def test_no_more_games_at_once_than_there_are_cores_to_play_them() -> None:
     assert [at_once(games, torch.device("cuda")) for games in (1, 10_000)] == [1, cores()]
     assert at_once(10, torch.device("cpu")) == 1
+
+
+def test_settings_of_a_version_that_knew_one_opinion() -> None:
+    """A run folder of then goes on, with one."""
+    now = settings(Experiment(("pong",), (0,), "objects", KeyQNConfig(NetworkConfig(opinions=1))))
+    then = copy.deepcopy(now)
+    del then["config"]["network"]["opinions"]
+    assert of_today(then) == now
+    assert of_today({"other": 1}) == {"other": 1}

@@ -35,7 +35,7 @@ def learner(config: LearningConfig = PLAIN, seeds: tuple[int, ...] = (0, 1)) -> 
 
 
 class Told:
-    """A network that thinks what it is told: the weights are its Q-values."""
+    """A network that thinks what it is told: the weights are its Q-values, or those of several opinions."""
 
     config = SMALL
 
@@ -43,7 +43,8 @@ class Told:
         return rows
 
     def __call__(self, q: torch.Tensor, read: torch.Tensor, before: Before, memory: Memory, skip: int) -> Thought:
-        return Thought(q[:, skip:], q[:, skip:, ..., None], memory)
+        opinions = (q if q.dim() == 5 else q[None])[:, :, skip:]
+        return Thought(opinions.mean(0), opinions.amin(0), opinions[..., None], memory)
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -71,6 +72,21 @@ def test_the_target_of_a_row_by_hand(double: bool, scaled: bool) -> None:
     expected = torch.nn.functional.smooth_l1_loss(taken, targets)
     assert float(loss) == pytest.approx(float(expected), rel=1e-4)
     assert float(value) == pytest.approx(float(taken.mean()), rel=1e-5)
+
+
+def test_the_least_opinion_of_the_best_action_is_believed() -> None:
+    made = learner(dataclasses.replace(PLAIN, rescale=False), seeds=(0,))
+    made.network = Told()  # type: ignore[assignment]
+    ones, action = torch.ones(1, 3, 1), torch.zeros(1, 3, 1, dtype=torch.int64)
+    window = Window(ones, ones, Before(ones > 2, action, ones), Outcome(action, ones, ones, ones > 0), Memory(ones, ones))
+    # Two opinions of two actions, the same on every row. By their mean the second action is the better one.
+    online = torch.tensor([[1.0, 2.0], [1.0, 4.0]])[:, None, None, None].expand(2, 1, 3, 1, 2)
+    frozen = torch.tensor([[9.0, 7.0], [9.0, 8.0]])[:, None, None, None].expand(2, 1, 3, 1, 2)
+    loss, value = made.loss_of(online, frozen, window)  # type: ignore[arg-type]
+    # One row is learnt from: reward 1, γ = ½, and the least that is said of the second action, 7. Both opinions of the
+    # action taken are 1.
+    assert float(loss) == pytest.approx(1 + 0.5 * 7 - 1 - 0.5)
+    assert float(value) == 1
 
 
 def test_rows_without_a_step_are_not_learnt_from() -> None:

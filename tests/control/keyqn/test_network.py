@@ -1,11 +1,13 @@
 """The batched network against torch's own parts, one agent at a time."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch.nn import functional as F
 
 from transporter.control.keyqn.config import NetworkConfig
-from transporter.control.keyqn.network import NEVER, QNetwork
+from transporter.control.keyqn.network import NEVER, QNetwork, expected
 from transporter.control.keyqn.observe import Objects, Pixels, thermometer
 from transporter.control.keyqn.weights import Layout, linear
 from transporter.control.lstm import unroll
@@ -89,6 +91,21 @@ def test_an_agent_thinks_the_same_alone_and_in_a_crowd() -> None:
         torch.testing.assert_close(
             think(alone, fresh(net)[a : a + 1], rows[a : a + 1], first[a : a + 1])[0], together[a]
         )
+
+
+def test_opinions_differ_and_the_first_is_that_of_a_network_with_one() -> None:
+    rows, first = torch.rand(A, T, B, 2, 3), torch.zeros(A, T, B) > 0
+    before = Before(first, torch.ones(first.shape, dtype=torch.int64), torch.ones(first.shape))
+    one = network((3, 3))
+    several = QNetwork(dataclasses.replace(SMALL, opinions=3), Objects(2).inputs(SMALL), one.legal)
+    flat = fresh(several)
+    thought = several(several.layout.views(flat), several.read(rows, rows), before, several.nothing(B))
+    alone = think(one, flat[:, : one.layout.size], rows, first)
+    each = expected(thought.scores, SMALL.limit)
+    torch.testing.assert_close(each[0], alone)
+    torch.testing.assert_close(thought.q, each.mean(0))
+    torch.testing.assert_close(thought.least, each.amin(0))
+    assert (each.std(0) > 0).all()
 
 
 def test_actions_that_a_game_lacks_are_never_best() -> None:

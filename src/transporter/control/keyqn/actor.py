@@ -90,8 +90,9 @@ class Actor:
         before = Before(*(part.view(self.at_once) for part in (first, action, reward)))
         seen = (part.view(*self.at_once, *self.observer.row) for part in (rows, earlier))
         weights = self.network.layout.views(self.weights)
-        q, _, memory = self.network(weights, self.network.read(*seen), before, self.memory)
-        for kept, new in zip((*self.memory, self.row, self.best), (*memory, rows, q.argmax(-1).flatten()), strict=True):
+        thought = self.network(weights, self.network.read(*seen), before, self.memory)
+        found = (*thought.memory, rows, thought.q.argmax(-1).flatten())
+        for kept, new in zip((*self.memory, self.row, self.best), found, strict=True):
             kept.copy_(new)
 
     def restore(self, step: int, memory: Memory, row: Tensor) -> None:

@@ -18,10 +18,14 @@ class NetworkConfig:
     dueling: bool = True  # value and advantages apart (Wang et al. 2016; kept by Rainbow, SPR and BBF)
     bins: int = 51  # Q as a histogram, learnt by classification (Farebrother et al. 2024); 0: a number, by regression
     limit: float = 10.0  # the histogram's range is ±limit, after rescaling (C51's, in Rainbow, SPR and BBF)
+    opinions: int = 1  # so many last layers that learn alike; the least of what they say is believed (TD3, DrQ: 2)
 
     def __post_init__(self) -> None:
-        if min(self.thermometer, self.hidden, self.memory) < 1 or self.bins < 0 or self.bins == 1 or self.limit <= 0:
-            raise InputError("thermometer, hidden and memory must be at least 1, bins 0 or at least 2, limit above 0")
+        counts = (self.thermometer, self.hidden, self.memory, self.opinions)
+        if min(counts) < 1 or self.bins < 0 or self.bins == 1 or self.limit <= 0:
+            raise InputError(
+                "thermometer, hidden, memory and opinions must be at least 1, bins 0 or at least 2, limit above 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,7 @@ class KeyQNConfig:
     def from_json(cls, data: dict[str, Any]) -> "KeyQNConfig":
         try:
             return cls(
-                NetworkConfig(**data["network"]),
+                NetworkConfig(**{"opinions": 1, **data["network"]}),  # once there was only one
                 LearningConfig(**data["learning"]),
                 ProtocolConfig(**data["protocol"]),
                 EyesConfig(**data.get("eyes", {})),  # version 0.1 had none

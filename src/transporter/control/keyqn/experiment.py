@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from transporter.control import stored
 from transporter.control.keyqn.agent import KeyQN
 from transporter.control.keyqn.config import KeyQNConfig
 from transporter.control.keyqn.games import game
@@ -15,7 +16,6 @@ from transporter.control.keyqn.in_loop import own_copies
 from transporter.control.keyqn.observe import Kind, Observer, observer
 from transporter.control.keyqn.scores import human_normalised
 from transporter.control.keyqn.training import Game, Training
-from transporter.control.stored import fingerprint
 from transporter.envs import atari
 from transporter.errors import InputError
 from transporter.models.detector import Detector
@@ -204,5 +204,11 @@ def settings(experiment: Experiment) -> dict[str, Any]:
             "in_loop": experiment.in_loop,
         },
         "config": experiment.config.to_json(),
-        "detectors": {name: fingerprint(detector) for name, detector in experiment.detectors.items()},
+        "detectors": {name: stored.fingerprint(detector) for name, detector in experiment.detectors.items()},
     }
+
+
+def of_today(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a run folder, whichever version wrote them."""
+    found = stored.of_today(settings)
+    return {**found, "config": KeyQNConfig.from_json(found["config"]).to_json()} if "keyqn" in found else found

@@ -22,7 +22,7 @@ FRESH = 7_919  # a prime that keeps the seeds of first weights and of resets apa
 def misfit(scores: Float[Tensor, "*n bins"], target: Float[Tensor, "*n"], limit: float) -> Float[Tensor, "*n"]:
     """How far a histogram, given by its logits, is from the one of a target; or, with one bin, a value from it."""
     if scores.shape[-1] == 1:
-        return F.smooth_l1_loss(scores[..., 0], target, reduction="none")
+        return F.smooth_l1_loss(scores[..., 0], target.expand_as(scores[..., 0]), reduction="none")
     return -(histogram(target, scores.shape[-1], limit) * scores.log_softmax(-1)).sum(-1)
 
 
@@ -95,13 +95,13 @@ class Learner:
         c, network = self.config, self.network
         read = network.read(window.rows, window.earlier)
         with torch.no_grad(), self._beside():
-            q_frozen = network(frozen, read, window.before, window.memory, c.burn_in).q
-        q, scores, _ = network(weights, read, window.before, window.memory, c.burn_in)
+            thought = network(frozen, read, window.before, window.memory, c.burn_in)
+        q, _, scores, _ = network(weights, read, window.before, window.memory, c.burn_in)
         self._meet()
         action, reward, discount, real = (part[:, c.burn_in :] for part in window.outcome)
         with torch.no_grad():
-            best = (q if c.double else q_frozen).argmax(-1, keepdim=True)
-            worth = q_frozen.gather(-1, best)[..., 0]
+            best = (q if c.double else thought.q).argmax(-1, keepdim=True)
+            worth = thought.least.gather(-1, best)[..., 0]
             worth = unscale(worth) if c.rescale else worth
             over_time = (reward, self.gamma * discount, worth, real)
             rewards, discounts, values, goes_on = (x.movedim(1, 0) for x in over_time)
@@ -109,8 +109,8 @@ class Learner:
             returns = n_step_returns(rewards[:-1], discounts[:-1], values[1:], self.steps, goes_on[:-1], most)
             target = (rescale(returns) if c.rescale else returns).movedim(0, 1)
         taken = q.detach().gather(-1, action[..., None])[..., 0][:, :-1]
-        chosen = action[..., None, None].expand(*action.shape, 1, scores.shape[-1])
-        error = misfit(scores.gather(-2, chosen)[:, :-1, :, 0], target, network.config.limit)
+        chosen = action[..., None, None].expand(len(scores), *action.shape, 1, scores.shape[-1])
+        error = misfit(scores.gather(-2, chosen)[:, :, :-1, :, 0], target, network.config.limit).mean(0)
         counts = real[:, :-1].float()
         count = counts.sum((1, 2)).clamp_min(1)
         return (error * counts).sum((1, 2)) / count, (taken * counts).sum((1, 2)) / count

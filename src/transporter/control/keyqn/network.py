@@ -32,8 +32,9 @@ class Inputs(Protocol):
 class Thought(NamedTuple):
     """What a network makes of a window."""
 
-    q: Float[Tensor, "a t b actions"]  # of the rows that were not skipped
-    scores: Float[Tensor, "a t b actions bins"]  # what q is the mean of
+    q: Float[Tensor, "a t b actions"]  # of the rows that were not skipped: the mean of all opinions
+    least: Float[Tensor, "a t b actions"]  # the lowest of them
+    scores: Float[Tensor, "o a t b actions bins"]  # the histograms that each opinion is the mean of
     memory: Memory  # after the last row
 
 
@@ -54,12 +55,23 @@ class QNetwork:
                 **norm("see", hidden),
                 **linear("gates", hidden + self.actions + 1, 4 * memory),
                 "recall.weight": Weight((memory, 4 * memory), inputs=memory),
-                **linear("judge", hidden + memory, hidden, last=True),
-                **norm("judge", hidden, last=True),
-                **linear("advantage", hidden, self.actions * max(1, config.bins), last=True),
-                **(linear("value", hidden, max(1, config.bins), last=True) if config.dueling else {}),
+                **{name: weight for opinion in self._opinions() for name, weight in self._last(opinion).items()},
             }
         )
+
+    def _opinions(self) -> list[str]:
+        """How the names of their weights end; one alone has the plain names."""
+        return ["", *(f"_{i}" for i in range(2, self.config.opinions + 1))]
+
+    def _last(self, opinion: str) -> dict[str, Weight]:
+        """The last layers, which judge what was seen and recalled."""
+        hidden, bins = self.config.hidden, max(1, self.config.bins)
+        return {
+            **linear(f"judge{opinion}", hidden + self.config.memory, hidden, last=True),
+            **norm(f"judge{opinion}", hidden, last=True),
+            **linear(f"advantage{opinion}", hidden, self.actions * bins, last=True),
+            **(linear(f"value{opinion}", hidden, bins, last=True) if self.config.dueling else {}),
+        }
 
     def nothing(self, count: int) -> Memory:
         """The memory of `count` sequences of each agent before their first row."""
@@ -80,14 +92,19 @@ class QNetwork:
         z = apply_linear(weights, "gates", torch.cat((x, past.flatten(1, 2)), -1)).view(a, t, b, -1)
         recalled, memory = unroll(z, weights["recall.weight"], memory, before.first, skip, self.step)
         y = torch.cat((x[:, skip * b :], recalled.flatten(1, 2)), -1)
-        y = F.relu(apply_norm(weights, "judge", apply_linear(weights, "judge", y)))
-        scores = apply_linear(weights, "advantage", y).view(a, t - skip, b, self.actions, -1)
-        if self.config.dueling:
-            legal = self.legal[:, None, None, :, None].to(scores.dtype)
-            mean = (scores * legal).sum(-2, keepdim=True) / legal.sum(-2, keepdim=True)
-            scores = scores - mean + apply_linear(weights, "value", y).view(a, t - skip, b, 1, -1)
-        q = expected(scores, self.config.limit)
-        return Thought(q.masked_fill(~self.legal[:, None, None], NEVER), scores, memory)
+        scores = torch.stack([self._judge(weights, opinion, y, (a, t - skip, b)) for opinion in self._opinions()])
+        q = expected(scores, self.config.limit).masked_fill(~self.legal[:, None, None], NEVER)
+        return Thought(q.mean(0), q.amin(0), scores, memory)
+
+    def _judge(self, weights: Weights, opinion: str, y: Tensor, shape: tuple[int, int, int]) -> Tensor:
+        """One opinion: (a, n, hidden + memory) → (a, t, b, actions, bins)."""
+        y = F.relu(apply_norm(weights, f"judge{opinion}", apply_linear(weights, f"judge{opinion}", y)))
+        scores = apply_linear(weights, f"advantage{opinion}", y).view(*shape, self.actions, -1)
+        if not self.config.dueling:
+            return scores
+        legal = self.legal[:, None, None, :, None].to(scores.dtype)
+        mean = (scores * legal).sum(-2, keepdim=True) / legal.sum(-2, keepdim=True)
+        return scores - mean + apply_linear(weights, f"value{opinion}", y).view(*shape, 1, -1)
 
 
 def expected(scores: Float[Tensor, "*n bins"], limit: float) -> Float[Tensor, "*n"]:
