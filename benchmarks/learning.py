@@ -2,9 +2,9 @@
 
     python benchmarks/learning.py --out results/keyqn/learning.json runs/keyqn/keypoints runs/keyqn/objects
 
-For each stretch of a training, the mean score of the episodes that ended in it, and what the agent took the actions in its
-replay to be worth, as it learns them (rescaled where it rescales). Agents whose values rise while their scores do not
-deceive themselves.
+For each stretch of a training, the mean score of the episodes that ended in it, and what the agent took the actions in
+its replay to be worth, as it learns them (rescaled where it rescales). Agents whose values rise while their scores do
+not deceive themselves.
 """
 
 from pathlib import Path

@@ -78,7 +78,8 @@ def test_the_least_opinion_of_the_best_action_is_believed() -> None:
     made = learner(dataclasses.replace(PLAIN, rescale=False), seeds=(0,))
     made.network = Told()  # type: ignore[assignment]
     ones, action = torch.ones(1, 3, 1), torch.zeros(1, 3, 1, dtype=torch.int64)
-    window = Window(ones, ones, Before(ones > 2, action, ones), Outcome(action, ones, ones, ones > 0), Memory(ones, ones))
+    outcome = Outcome(action, ones, ones, ones > 0)
+    window = Window(ones, ones, Before(ones > 2, action, ones), outcome, Memory(ones, ones))
     # Two opinions of two actions, the same on every row. By their mean the second action is the better one.
     online = torch.tensor([[1.0, 2.0], [1.0, 4.0]])[:, None, None, None].expand(2, 1, 3, 1, 2)
     frozen = torch.tensor([[9.0, 7.0], [9.0, 8.0]])[:, None, None, None].expand(2, 1, 3, 1, 2)
