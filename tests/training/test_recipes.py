@@ -5,7 +5,7 @@ from transporter.errors import InputError
 from transporter.models.blocks import NEAR, PAPER, SMALL, WIDE
 from transporter.models.factory import build
 from transporter.training.config import Preset, preset
-from transporter.training.recipes import RECIPES, configure, recipe, suited
+from transporter.training.recipes import RECIPES, configure, named, recipe, suited
 
 
 def made(name: str, **changes):
@@ -54,6 +54,8 @@ def test_an_environments_recipe_gives_way_where_frames_are_of_another_size() -> 
     assert suited("alike", "fast", 80) == "alike"
     assert suited("alike", "fast", 84) == "transporter"  # a multiple of 4, and WIDE needs one of 8
     assert suited("alike", "tiny", 80) == "transporter"
+    assert named("suited+grain=2", "alike", "fast", 80) == "alike+grain=2"
+    assert named("wide+grain=2", "alike", "fast", 80) == "wide+grain=2"
 
 
 def test_numbers_may_follow_a_name() -> None:

@@ -106,8 +106,12 @@ def suited(wanted: str, base: Preset, size: int) -> str:
 
 
 def named(name: str, wanted: str, base: Preset, size: int) -> str:
-    """The recipe that is meant: the one of that name, or, for what suits, the one that the environment wants."""
-    return suited(wanted, base, size) if name == SUITED else name
+    """The recipe that is meant: the one of that name, or, for what suits, the one that the environment wants.
+
+    Numbers that follow go along: suited+grain=2 is alike+grain=2 where `alike` is wanted.
+    """
+    known, plus, numbers = name.partition("+")
+    return suited(wanted, base, size) + plus + numbers if known == SUITED else name
 
 
 def configure(name: str, base: Preset = "fast", **given: Any) -> TrainConfig:
