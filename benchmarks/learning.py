@@ -40,6 +40,8 @@ def main(runs: tyro.conf.Positional[list[Path]], /, out: Path, length: int = 10_
         length: Interactions in a stretch.
         machine: Where they learnt, if not here.
     """
+    if not runs or len({path.name for path in runs}) < len(runs):
+        raise InputError("name run folders, each with a name of its own")
     figures: dict[str, float] = {}
     curves: dict[str, dict[str, list[float | None]]] = {}
     config, seeds = {}, {}
@@ -53,8 +55,9 @@ def main(runs: tyro.conf.Positional[list[Path]], /, out: Path, length: int = 10_
         agents = [(game, seed) for game in told["games"] for seed in told["seeds"]]
         for index, (game, seed) in enumerate(agents):
             curve = curves[f"{path.name}, {game}, seed {seed}"] = stretches(rows, index, length)
-            last = next(score for score in reversed(curve["scores"]) if score is not None)
-            figures[f"{path.name}, {game}, seed {seed}: last score"] = last
+            whole = curve["scores"][: rows[-1]["step"] // length]  # a stretch that has only begun says little
+            if whole and whole[-1] is not None:
+                figures[f"{path.name}, {game}, seed {seed}: score in the last stretch"] = whole[-1]
             line = " ".join("      –" if score is None else f"{score:7.1f}" for score in curve["scores"])
             print(f"{path.name:12} {game:12} {seed} {line}   value {curve['values'][-1]:.2f}", flush=True)
     details = {"length": length, "curves": curves, **({"learnt_on": machine} if machine else {})}

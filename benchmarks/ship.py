@@ -53,7 +53,7 @@ def ship(results: list[Path], runs: Path, out: Path, recipe: str, only: tuple[st
     found = (path for folder in results for path in sorted(folder.glob(f"*-{recipe}-seed*.json")))
     paths = [path for path in found if path.name.startswith(only)]
     if not paths:
-        raise InputError(f"no result of the recipe {recipe} in {', '.join(map(str, results))}")
+        raise InputError(f"no result of the recipe {recipe} in {', '.join(map(str, results))}, of those asked for")
     made = []
     for group in by_method(read_all(paths)):
         chosen = group.chosen
@@ -136,10 +136,14 @@ def main(
         measured_in: Folder for what is measured here.
         only: Ship and measure only models whose names begin so, with commas between them.
     """
-    names = tuple(only.split(","))
+    names = tuple(name for name in only.split(",") if name) or ("",)
+    if not results and not any(name.startswith(names) for name in shipped()):
+        raise InputError(f"no shipped model's name begins with {only}")
     if results:
         for one in ship(results, runs, out, recipe, names):
             print(f"{one.path}: seed {one.seed}, {one.path.stat().st_size / 2**20:.2f} MiB", flush=True)
+            if out == SHIPPED:
+                (measured_in / f"{one.name}.json").unlink(missing_ok=True)  # it was the card of the one before
     if renew_cards:
         renew(frames, measured_in, names)
     if out == SHIPPED and not check(frames, measured_in, names):

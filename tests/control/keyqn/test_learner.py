@@ -80,14 +80,15 @@ def test_the_least_opinion_of_the_best_action_is_believed() -> None:
     ones, action = torch.ones(1, 3, 1), torch.zeros(1, 3, 1, dtype=torch.int64)
     outcome = Outcome(action, ones, ones, ones > 0)
     window = Window(ones, ones, Before(ones > 2, action, ones), outcome, Memory(ones, ones))
-    # Two opinions of two actions, the same on every row. By their mean the second action is the better one.
-    online = torch.tensor([[1.0, 2.0], [1.0, 4.0]])[:, None, None, None].expand(2, 1, 3, 1, 2)
+    # Two opinions of two actions, the same on every row. By their mean the second action is the better one, by the
+    # least of them the first.
+    online = torch.tensor([[1.0, 9.0], [2.0, 0.0]])[:, None, None, None].expand(2, 1, 3, 1, 2)
     frozen = torch.tensor([[9.0, 7.0], [9.0, 8.0]])[:, None, None, None].expand(2, 1, 3, 1, 2)
     loss, value = made.loss_of(online, frozen, window)  # type: ignore[arg-type]
-    # One row is learnt from: reward 1, γ = ½, and the least that is said of the second action, 7. Both opinions of the
-    # action taken are 1.
-    assert float(loss) == pytest.approx(1 + 0.5 * 7 - 1 - 0.5)
-    assert float(value) == 1
+    # One row is learnt from: reward 1, γ = ½, and the least that is said of the second action, 7. The opinions of the
+    # action taken are 1 and 2; each is off by so much, less the half that is Huber's.
+    assert float(loss) == pytest.approx((4.5 - 1 - 0.5) + (4.5 - 2 - 0.5))
+    assert float(value) == 1.5
 
 
 def test_rows_without_a_step_are_not_learnt_from() -> None:

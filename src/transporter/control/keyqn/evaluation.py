@@ -28,7 +28,7 @@ def evaluate(
     capture: bool = False,
     progress: Callable[[int], None] = lambda finished: None,
 ) -> Float64[np.ndarray, "a episodes"]:
-    """Scores of each agent's first `episodes` episodes; the arena has as many players for each agent."""
+    """Scores of each agent's first `episodes` episodes; the arena has equally many players of each agent."""
     copies = arena.players // len(weights)
     legal = np.repeat(network.legal.sum(1).cpu().numpy(), copies)
     own = _seeds(seeds, copies)
@@ -76,7 +76,7 @@ def _play(
     begun = np.full(agents, copies)
     actions = np.zeros(arena.players, np.int64)
     moment = arena.reset(seeds)
-    while np.isnan(scores).any():
+    while (playing < episodes).any():
         actions = choose(moment, actions)
         moment = arena.step(actions)
         for player, score, _ in moment.finished:

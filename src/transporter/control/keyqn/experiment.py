@@ -211,4 +211,6 @@ def settings(experiment: Experiment) -> dict[str, Any]:
 def of_today(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings of a run folder, whichever version wrote them."""
     found = stored.of_today(settings)
-    return {**found, "config": KeyQNConfig.from_json(found["config"]).to_json()} if "keyqn" in found else found
+    if "keyqn" not in found:
+        return found
+    return {**found, "config": KeyQNConfig.from_json(found.get("config", {})).to_json()}

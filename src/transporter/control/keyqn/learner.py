@@ -22,7 +22,7 @@ FRESH = 7_919  # a prime that keeps the seeds of first weights and of resets apa
 def misfit(scores: Float[Tensor, "*n bins"], target: Float[Tensor, "*n"], limit: float) -> Float[Tensor, "*n"]:
     """How far a histogram, given by its logits, is from the one of a target; or, with one bin, a value from it."""
     if scores.shape[-1] == 1:
-        return F.smooth_l1_loss(scores[..., 0], target.expand_as(scores[..., 0]), reduction="none")
+        return F.smooth_l1_loss(scores[..., 0], target, reduction="none")
     return -(histogram(target, scores.shape[-1], limit) * scores.log_softmax(-1)).sum(-1)
 
 
@@ -110,7 +110,9 @@ class Learner:
             target = (rescale(returns) if c.rescale else returns).movedim(0, 1)
         taken = q.detach().gather(-1, action[..., None])[..., 0][:, :-1]
         chosen = action[..., None, None].expand(len(scores), *action.shape, 1, scores.shape[-1])
-        error = misfit(scores.gather(-2, chosen)[:, :, :-1, :, 0], target, network.config.limit).mean(0)
+        # Of all opinions, so that each learns as fast as one alone would.
+        said = scores.gather(-2, chosen)[:, :, :-1, :, 0]
+        error = misfit(said, target.expand(said.shape[:-1]), network.config.limit).sum(0)
         counts = real[:, :-1].float()
         count = counts.sum((1, 2)).clamp_min(1)
         return (error * counts).sum((1, 2)) / count, (taken * counts).sum((1, 2)) / count
