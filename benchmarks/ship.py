@@ -68,49 +68,51 @@ def ship(results: list[Path], runs: Path, out: Path, recipe: str, only: tuple[st
     return made
 
 
-def renew(frames: int, out: Path, only: tuple[str, ...]) -> None:
+def renew(frames: int, out: Path, only: tuple[str, ...], device: str) -> None:
     """Measure anew what was measured on fewer frames, and put it on the card: short play has few long stretches."""
     cards = {path: load(name, "cpu") for name, path in shipped().items() if name.startswith(only)}
     short = {path: detector for path, detector in cards.items() if detector.card["measured"]["frames"] < frames}
-    for path, found in found_again(short, frames, SEED):
+    for path, found in found_again(short, frames, SEED, device):
         detector = short[path]
         detector.card |= measured(found.to_json(), NOTES.get(path.stem, ""))
-        write(f"{path.stem} as it is shipped", found, out / f"{path.stem}.json")
+        write(f"{path.stem} as it is shipped", found, out / f"{path.stem}.json", device)
         detector.save(path)
         print(
             f"{path.stem:20} {found.curve.at(20).ratio:.3f} at 20, {found.curve.at(200).ratio:.3f} at 200", flush=True
         )
 
 
-def check(frames: int, out: Path, only: tuple[str, ...]) -> bool:
+def check(frames: int, out: Path, only: tuple[str, ...], device: str) -> bool:
     """Whether every shipped model gives its card's figures again, to within the tolerance."""
     well = True
     cards = {path: load(name, "cpu") for name, path in shipped().items() if name.startswith(only)}
-    for path, found in found_again(cards, frames, FRESH_SEED):
+    for path, found in found_again(cards, frames, FRESH_SEED, device):
         promised = cards[path].card["measured"]["figures"]
         names = [f"{kind}@{n}" for n in LENGTHS for kind in ("precision_ratio", "recall_ratio")]
         off = {n: found.figures[n] - promised[n] for n in names if n in found.figures}
         worst = max(off, key=lambda n: abs(off[n]))
         kept = abs(off[worst]) <= TOLERANCE
         well = well and kept
-        write(f"{path.stem} on fresh play", found, out / f"{path.stem}-fresh.json")
+        write(f"{path.stem} on fresh play", found, out / f"{path.stem}-fresh.json", device)
         word = "as promised" if kept else "NOT AS PROMISED"
         print(f"{path.stem:20} {word}: at most {off[worst]:+.3f} ({worst})", flush=True)
     return well
 
 
-def found_again(cards: dict[Path, Detector], frames: int, seed: int) -> Iterator[tuple[Path, Evaluation]]:
+def found_again(
+    cards: dict[Path, Detector], frames: int, seed: int, device: str
+) -> Iterator[tuple[Path, Evaluation]]:
     """Each model on play of its environment."""
     weights = {path: (detector.card["environment"], detector.config.size) for path, detector in cards.items()}
-    for found in measure(weights, frames, seed=seed, workers=cores(), device="cpu"):
+    for found in measure(weights, frames, seed=seed, workers=cores(), device=device):
         if found.evaluation is None:
             raise InputError(f"{found.weights.stem} could not be measured: {found.error}")
         yield found.weights, found.evaluation
 
 
-def write(name: str, found: Evaluation, path: Path) -> None:
+def write(name: str, found: Evaluation, path: Path, device: str) -> None:
     config, details = {"evaluate": {"frames": found.frames, "shard": SHARD}}, {"evaluation": found.to_json()}
-    Result(name, found.figures, config, {"evaluate": found.seed}, details, device="cpu").write(path)
+    Result(name, found.figures, config, {"evaluate": found.seed}, details, device=device).write(path)
 
 
 def main(
@@ -123,6 +125,7 @@ def main(
     renew_cards: Annotated[bool, tyro.conf.arg(name="renew")] = False,
     measured_in: Path = Path("results/shipped"),
     only: str = "",
+    device: str = "cpu",
 ) -> None:
     """Ship what was measured, then measure it again on a fresh seed.
 
@@ -135,6 +138,7 @@ def main(
         renew_cards: First measure anew what was measured on fewer frames, for its card.
         measured_in: Folder for what is measured here.
         only: Ship and measure only models whose names begin so, with commas between them.
+        device: Where keypoints are found: cpu, which everyone has, or cuda, for much play.
     """
     names = tuple(name for name in only.split(",") if name) or ("",)
     if not results and not any(name.startswith(names) for name in shipped()):
@@ -145,8 +149,8 @@ def main(
             if out == SHIPPED:
                 (measured_in / f"{one.name}.json").unlink(missing_ok=True)  # it was the card of the one before
     if renew_cards:
-        renew(frames, measured_in, names)
-    if out == SHIPPED and not check(frames, measured_in, names):
+        renew(frames, measured_in, names, device)
+    if out == SHIPPED and not check(frames, measured_in, names, device):
         sys.exit(1)
 
 

@@ -64,7 +64,7 @@ def test_the_target_of_a_row_by_hand(double: bool, scaled: bool) -> None:
     window = Window(
         rows, rows, Before(ones > 2, action, ones), Outcome(action, ones, discount, ones > 0), Memory(ones, ones)
     )
-    loss, value = made.loss_of(online, frozen, window)  # type: ignore[arg-type]
+    loss, value, _ = made.fit(online, frozen, window)  # type: ignore[arg-type]
     extra = 2 if double else 5  # the frozen network's value of whichever action is chosen
     # n = 2, γ = ½, reward 1. Row 1: 1 + ½ + ¼ v(3); row 2: 1 + ½ (row 3 ends it); row 3: 1.
     targets = squeeze(torch.tensor([1.5 + 0.25 * (30 + extra), 1.5, 1.0]))
@@ -84,7 +84,7 @@ def test_the_least_opinion_of_the_best_action_is_believed() -> None:
     # least of them the first.
     online = torch.tensor([[1.0, 9.0], [2.0, 0.0]])[:, None, None, None].expand(2, 1, 3, 1, 2)
     frozen = torch.tensor([[9.0, 7.0], [9.0, 8.0]])[:, None, None, None].expand(2, 1, 3, 1, 2)
-    loss, value = made.loss_of(online, frozen, window)  # type: ignore[arg-type]
+    loss, value, _ = made.fit(online, frozen, window)  # type: ignore[arg-type]
     # One row is learnt from: reward 1, γ = ½, and the least that is said of the second action, 7. The opinions of the
     # action taken are 1 and 2; each is off by so much, less the half that is Huber's.
     assert float(loss) == pytest.approx((4.5 - 1 - 0.5) + (4.5 - 2 - 0.5))
@@ -96,9 +96,9 @@ def test_rows_without_a_step_are_not_learnt_from() -> None:
     made.replay.real[:, 8] = False
     views = made.network.layout.views(made.frozen)
     window = made.replay.window(torch.tensor([[6]]), 5)
-    before = made.loss_of(views, views, window)[0]
+    before = made.fit(views, views, window)[0]
     window.outcome.reward[:, 2] = 1e6  # what is said of row 8 means nothing
-    torch.testing.assert_close(made.loss_of(views, views, window)[0], before)
+    torch.testing.assert_close(made.fit(views, views, window)[0], before)
 
 
 def test_an_agent_learns_the_same_alone_and_in_a_crowd() -> None:

@@ -60,9 +60,9 @@ def test_catching_is_learnt_and_what_is_out_of_sight_is_remembered(catch: Callab
     assert random.mean() < -0.4
 
 
-def small(interactions: int, **learning: object) -> KeyQNConfig:
+def small(interactions: int, opinions: int = 1, **learning: object) -> KeyQNConfig:
     return KeyQNConfig(
-        NetworkConfig(hidden=16, memory=8, thermometer=6, bins=5),
+        NetworkConfig(hidden=16, memory=8, thermometer=6, bins=5, opinions=opinions),
         dataclasses.replace(LearningConfig(updates=1, batch=2, burn_in=2, unroll=3, anneal=50), **learning),  # type: ignore[arg-type]
         ProtocolConfig(interactions=interactions, first_updates=40, epsilon_steps=100),
     )
@@ -89,16 +89,20 @@ def assert_no_trace_of_a_break(make: Callable[[], Training], path: Path, pause: 
     assert saved.state["note"] == "kept"
     second.restore(saved)
     assert begun + trace(second, end) == straight
-    assert torch.equal(whole.learner.online, second.learner.online)
+    for name, tensor in whole.learner.tensors().items():
+        assert torch.equal(tensor, second.learner.tensors()[name]), name
     assert torch.equal(whole.replay.rows, second.replay.rows)
     for made in (whole, first, second):
         made.close()
 
 
+@pytest.mark.parametrize("config", [
+    small(1_130, reset_every=500),  # a reset after the break, too
+    small(1_130, reset_every=500, opinions=2, priority=0.5),
+], ids=["plain", "opinions and priorities"])  # fmt: skip
 def test_a_thousand_interactions_after_a_break_are_those_without_one(
-    catch: Callable[..., Game], tmp_path: Path
+    catch: Callable[..., Game], tmp_path: Path, config: KeyQNConfig
 ) -> None:
-    config = small(1_130, reset_every=500)  # a reset after the break, too
 
     def make() -> Training:
         return Training(config, [catch(0, 1), catch(2, brief=True)], Objects(2), CPU)

@@ -54,6 +54,8 @@ class LearningConfig:
     rescale: bool = True  # learn h(Q), which brings large values closer (R2D2)
     double: bool = True  # the online network chooses, the frozen one values (van Hasselt et al. 2016)
     act_with_target: bool = True  # play with the frozen network's calmer opinion (BBF)
+    priority: float = 0.0  # rows far off are drawn more often, by this power of the error (Rainbow, SPR: 0.5); 0: not
+    correction: float = 0.5  # how far that is made up for in the loss (Rainbow: 0.4 rising to 1)
 
     def __post_init__(self) -> None:
         counts = (self.updates, self.batch, self.unroll, self.steps_start, self.steps_end, self.anneal)
@@ -61,6 +63,8 @@ class LearningConfig:
             raise InputError("updates, batch, unroll, steps and anneal must be at least 1, other counts at least 0")
         if not (0 < self.gamma_start < 1 and 0 < self.gamma_end < 1):
             raise InputError("discounts must lie between 0 and 1")
+        if not (0 <= self.priority <= 1 and 0 <= self.correction <= 1):
+            raise InputError("priority and correction lie between 0 and 1")
 
     @property
     def length(self) -> int:
@@ -141,7 +145,7 @@ class KeyQNConfig:
         try:
             return cls(
                 NetworkConfig(**{"opinions": 1, **data["network"]}),  # once there was only one
-                LearningConfig(**data["learning"]),
+                LearningConfig(**{"priority": 0.0, **data["learning"]}),  # … and no row before another
                 ProtocolConfig(**data["protocol"]),
                 EyesConfig(**data.get("eyes", {})),  # version 0.1 had none
             )

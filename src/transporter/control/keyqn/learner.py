@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int64
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 
 from transporter.control.keyqn.config import LearningConfig
 from transporter.control.keyqn.network import QNetwork
+from transporter.control.keyqn.priorities import Priorities
 from transporter.control.keyqn.weights import Weights
 from transporter.control.replay import SequenceReplay, Window
 from transporter.control.returns import n_step_returns, rescale, unscale
@@ -32,6 +34,14 @@ def histogram(target: Float[Tensor, "*n"], bins: int, limit: float) -> Float[Ten
     edges = torch.arange(bins + 1, device=target.device) * width - limit
     below = torch.erf((edges - target.clamp(-limit, limit)[..., None]) / (BLUR * width * 2**0.5))
     return below.diff(dim=-1) / (below[..., -1:] - below[..., :1])
+
+
+class Fit(NamedTuple):
+    """How well values fit their targets, over the rows of a window that are learnt from."""
+
+    loss: Float[Tensor, "a"]
+    value: Float[Tensor, "a"]  # mean Q of the actions taken
+    off: Float[Tensor, "a t b"]  # by how much each is too low; 0 where there is nothing to learn
 
 
 class Learner:
@@ -62,6 +72,9 @@ class Learner:
         self.loss = torch.zeros(agents, device=device)
         self.value = torch.zeros(agents, device=device)  # mean Q of the actions taken, as it is learnt
         self.bad = torch.zeros(agents, device=device)  # updates left out because a gradient was not finite
+        self.priorities: Priorities | None = None
+        if config.priority:
+            self.priorities = Priorities(agents, replay.capacity, config.priority, config.correction, device)
         self.optimiser = torch.optim.AdamW(
             [self.online], lr=config.rate, eps=config.epsilon, weight_decay=config.weight_decay,
             fused=True, capturable=device.type == "cuda",
@@ -75,6 +88,16 @@ class Learner:
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         changed = [self.online, *self._tensors().values()]
         self._captured = Captured(self._update, lambda: changed, capture)
+
+    def draw(self, draws: Float[Tensor, "a b numbers"], count: int) -> Int64[Tensor, "a b"]:
+        """Where windows begin of which the last row is `count` at most, by numbers from [0, 1).
+
+        One of them for each, or two where some rows are drawn more often than others.
+        """
+        c = self.config
+        if self.priorities is None:
+            return 1 + (draws[..., 0] * (count - c.length + 1)).long()
+        return self.priorities.draw(draws, range(1 + c.burn_in, count), c.unroll) - c.burn_in
 
     def update(self, starts: Int64[Tensor, "a b"]) -> None:
         """One update of every agent from windows that begin at `starts`. Nothing here waits for the GPU."""
@@ -90,8 +113,8 @@ class Learner:
         if c.reset_every and self.since >= c.reset_every and self.done <= c.reset_until * self.total:
             self.reset()
 
-    def loss_of(self, weights: Weights, frozen: Weights, window: Window) -> tuple[Tensor, Tensor]:
-        """Mean loss and mean value of each agent over the rows of a window that are learnt from."""
+    def fit(self, weights: Weights, frozen: Weights, window: Window, counts: Tensor | float = 1.0) -> Fit:
+        """Means of each agent over the rows of windows that are learnt from; an error counts so much: (a, t, b)."""
         c, network = self.config, self.network
         read = network.read(window.rows, window.earlier)
         with torch.no_grad(), self._beside():
@@ -113,9 +136,10 @@ class Learner:
         # Of all opinions, so that each learns as fast as one alone would.
         said = scores.gather(-2, chosen)[:, :, :-1, :, 0]
         error = misfit(said, target.expand(said.shape[:-1]), network.config.limit).sum(0)
-        counts = real[:, :-1].float()
-        count = counts.sum((1, 2)).clamp_min(1)
-        return (error * counts).sum((1, 2)) / count, (taken * counts).sum((1, 2)) / count
+        known = real[:, :-1].float()
+        count = known.sum((1, 2)).clamp_min(1)
+        loss, value = (error * known * counts).sum((1, 2)) / count, (taken * known).sum((1, 2)) / count
+        return Fit(loss, value, (target - taken) * known)
 
     def _beside(self) -> contextlib.AbstractContextManager[object]:
         """On a GPU, what follows runs beside what comes after it: neither keeps the whole of it busy."""
@@ -130,16 +154,19 @@ class Learner:
 
     def _update(self) -> None:
         layout = self.network.layout
-        window = self.replay.window(self.starts, self.config.length)
+        c, priorities = self.config, self.priorities
+        window = self.replay.window(self.starts, c.length)
+        learnt = self.starts + c.burn_in
+        counts = 1.0 if priorities is None else priorities.weights(learnt, c.unroll)
         weights = {name: view.detach().requires_grad_() for name, view in layout.views(self.online.detach()).items()}
         with torch.enable_grad():
-            loss, value = self.loss_of(weights, layout.views(self.frozen), window)
+            loss, value, off = self.fit(weights, layout.views(self.frozen), window, counts)
             gradients = torch.autograd.grad(loss.sum(), list(weights.values()))
         with torch.no_grad():
             layout.join(dict(zip(weights, gradients, strict=True)), self.gradient)
             norm = self.gradient.norm(dim=1, keepdim=True)
             finite = torch.isfinite(norm)
-            scale = (self.config.clip / (norm + 1e-6)).clamp(max=1)
+            scale = (c.clip / (norm + 1e-6)).clamp(max=1)
             self.gradient.mul_(scale).masked_fill_(~finite, 0)
             self.bad.add_((~finite[:, 0]).float())
             self.online.grad = self.gradient
@@ -147,6 +174,8 @@ class Learner:
             self.frozen.lerp_(self.online.detach(), self.mix)
             self.loss.copy_(loss.detach())
             self.value.copy_(value)
+            if priorities is not None:
+                priorities.learnt(learnt, off)
 
     def reset(self) -> None:
         """Last layers anew, the others drawn towards fresh ones; Adam forgets what it knew of the last layers."""
@@ -168,7 +197,8 @@ class Learner:
 
     def _tensors(self) -> dict[str, Tensor]:
         moments = self.optimiser.state[self.online]
-        return {"frozen": self.frozen, "bad": self.bad, **{f"adam.{slot}": t for slot, t in moments.items()}}
+        worth = self.priorities.tensors() if self.priorities else {}
+        return {"frozen": self.frozen, "bad": self.bad, **{f"adam.{slot}": t for slot, t in moments.items()}, **worth}
 
     def tensors(self) -> dict[str, Tensor]:
         return {"online": self.online.detach(), "playing": self.playing, **self._tensors()}
