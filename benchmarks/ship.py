@@ -99,9 +99,7 @@ def check(frames: int, out: Path, only: tuple[str, ...], device: str) -> bool:
     return well
 
 
-def found_again(
-    cards: dict[Path, Detector], frames: int, seed: int, device: str
-) -> Iterator[tuple[Path, Evaluation]]:
+def found_again(cards: dict[Path, Detector], frames: int, seed: int, device: str) -> Iterator[tuple[Path, Evaluation]]:
     """Each model on play of its environment."""
     weights = {path: (detector.card["environment"], detector.config.size) for path, detector in cards.items()}
     for found in measure(weights, frames, seed=seed, workers=cores(), device=device):
