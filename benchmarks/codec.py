@@ -1,4 +1,5 @@
-"""What other colours and lossy video do to keypoints: one random play as it is, a grey level off, and through H.264.
+"""What other colours, sizes and lossy video do to keypoints: one random play as it is, a grey level off, by way of
+another size, and through H.264.
 
     python benchmarks/codec.py --out results/video/codec.json               # every shipped model
     python benchmarks/codec.py --out grain.json pong=runs/a pong=runs/b     # models of one's own
@@ -7,6 +8,7 @@ Frames are drawn at 160×160, doubled, encoded, decoded and given to the detecto
 """
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import av
@@ -15,6 +17,7 @@ import tyro
 
 from transporter.cli import leave
 from transporter.envs import make
+from transporter.frames import resize
 from transporter.models.zoo import load, shipped
 from transporter.results import Result
 from transporter.tracking.evaluate import play
@@ -22,21 +25,22 @@ from transporter.tracking.match import Episode
 from transporter.tracking.metrics import tracking_curve
 
 SIDE, LENGTHS = 160, (1, 20)
-WAYS: dict[str, dict[str, str] | int] = {
-    "as it is": 0,
-    "a level brighter": 1,
-    "a level darker": -1,
-    "crf 10": {"crf": "10"},
-    "crf 23": {"crf": "23"},  # x264's default
-    "crf 30": {"crf": "30"},
+WAYS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "as it is": lambda frames: frames,
+    "a level brighter": lambda frames: brighter(frames, 1),
+    "a level darker": lambda frames: brighter(frames, -1),
+    "at 128": lambda frames: resize(frames, 128, 128),
+    "crf 10": lambda frames: through(frames, "10"),
+    "crf 23": lambda frames: through(frames, "23"),  # x264's default
+    "crf 30": lambda frames: through(frames, "30"),
 }
 
 
-def through(frames: np.ndarray, options: dict[str, str]) -> np.ndarray:
+def through(frames: np.ndarray, crf: str) -> np.ndarray:
     """The frames, doubled, after H.264 with half the colours' resolution."""
     file = io.BytesIO()
     with av.open(file, "w", format="matroska") as container:
-        stream = container.add_stream("libx264", rate=15, options=options)
+        stream = container.add_stream("libx264", rate=15, options={"crf": crf})
         stream.width = stream.height = 2 * SIDE
         stream.pix_fmt = "yuv420p"
         for frame in frames:
@@ -69,7 +73,7 @@ def main(models: tyro.conf.Positional[list[str]], /, out: Path, frames: int = 40
         shown = np.stack([sight.frame for sight in seen])
         centres, present = (np.stack(parts) for parts in zip(*(s.truth for s in seen if s.truth), strict=True))
         for way, how in WAYS.items():
-            points = detector(brighter(shown, how) if isinstance(how, int) else through(shown, how))
+            points = detector(how(shown))
             curve = tracking_curve([Episode(points, centres, present)], env.scene.radius, LENGTHS)
             for length in LENGTHS:
                 figures[f"{name}, {way}: share at {length}"] = round(curve.at(length).ratio, 3)

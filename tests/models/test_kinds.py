@@ -140,9 +140,29 @@ def test_grain_is_in_grey_levels_and_of_three_sizes() -> None:
     assert off.mean((-1, -2)).std() == pytest.approx((4 / 3 + 4 / 3 / 9) ** 0.5, rel=0.25)  # of nine blocks each
 
 
-def test_only_keypoints_in_training_see_the_grain() -> None:
+def test_sway_moves_rows_and_columns_by_parts_of_a_pixel() -> None:
+    pixels = Pixels(1, 20)
+    pixels.fit(torch.full((3, 1, 20), 7.0), torch.full((3, 1, 20), 4.9))
+    ramp = pixels.encode(10 * torch.arange(20.0)[:, None].expand(64, 12, 20, 3))  # ten levels a column, rows alike
+    moved = (pixels.swayed(ramp, 0.5) - ramp) * pixels.scale
+    inside = moved[..., 1:-1]
+    assert 4.9 < inside.abs().max() <= 5.0001  # half a pixel of ten levels
+    assert inside.std() == pytest.approx(5 / 3**0.5, rel=0.05)
+    assert torch.allclose(moved, moved[:, :1, :1].expand_as(moved), atol=1e-3)  # a column goes as a whole
+    assert (moved[..., 0] >= -1e-3).all()  # beyond the edge there is more of the same
+    still = pixels.encode(torch.full((2, 12, 20, 3), 99.0))
+    torch.testing.assert_close(pixels.swayed(still, 0.5), still)
+    sideways = pixels.encode(10 * torch.arange(12.0)[:, None, None].expand(64, 12, 20, 3))
+    assert 4.9 < ((pixels.swayed(sideways, 0.5) - sideways) * pixels.scale)[:, :, 1:-1].abs().max() <= 5.0001
+    before = pixels.swayed(ramp, 0.5)
+    pixels.turn += 1
+    assert not torch.allclose(pixels.swayed(ramp, 0.5), before)
+
+
+@pytest.mark.parametrize("noise", [{"grain": 20.0}, {"sway": 0.3}])
+def test_only_keypoints_in_training_see_grain_and_sway(noise: dict[str, float]) -> None:
     torch.manual_seed(0)
-    model = build(ModelConfig(keypoints=2, size=32, shape=TINY, grain=20.0))
+    model = build(ModelConfig(keypoints=2, size=32, shape=TINY, **noise))  # type: ignore[arg-type]
     assert isinstance(model, Transporter)
     x = model.pixels.encode(torch.randint(0, 256, (4, 32, 32, 3), dtype=torch.uint8))
     seen: dict[str, list[torch.Tensor]] = {"features": [], "keypoints": []}
@@ -153,11 +173,12 @@ def test_only_keypoints_in_training_see_the_grain() -> None:
     model.eval().encode(x)
     assert torch.equal(seen["features"][0], x)
     assert torch.equal(seen["features"][1], x)
-    assert 10 / 255 < (seen["keypoints"][0] - x).abs().max() <= 60 / 255
+    assert 10 / 255 < (seen["keypoints"][0] - x).abs().max() <= (60 if "grain" in noise else 2 * 0.3 * 255) / 255
     assert torch.equal(seen["keypoints"][1], x)
 
 
 @pytest.mark.parametrize("kind", ["jakab", "zhang"])
-def test_baselines_have_no_grain(kind: Kind) -> None:
-    with pytest.raises(InputError, match="trained without grain"):
-        ModelConfig(kind=kind, size=32, shape=TINY, grain=1.0)
+@pytest.mark.parametrize("noise", ["grain", "sway"])
+def test_baselines_have_no_grain(kind: Kind, noise: str) -> None:
+    with pytest.raises(InputError, match="trained without grain or sway"):
+        ModelConfig(kind=kind, size=32, shape=TINY, **{noise: 1.0})  # type: ignore[arg-type]

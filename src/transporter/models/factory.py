@@ -35,6 +35,7 @@ class ModelConfig:
     standardise: bool = False  # each pixel by its own mean and deviation over the data set
     floor: float = FLOOR  # added to each pixel's deviation: more of it hears less of a codec's noise
     grain: float = 0.0  # grey levels of noise in what Ψ sees in training: more of it minds codecs and renderers less
+    sway: float = 0.0  # pixels by which rows and columns are moved in what Ψ sees in training: frames of other sizes
     raise_every: int = 100_000  # zhang: its reconstruction weighs ten times as much after so many steps, and again
 
     def __post_init__(self) -> None:
@@ -53,8 +54,10 @@ class ModelConfig:
             raise InputError(f"floor must be above 0 and at most 1, not {self.floor}")
         if not 0 <= self.grain <= 255:
             raise InputError(f"grain is from 0 to 255 grey levels, not {self.grain}")
-        if self.grain and self.kind not in ("transporter", "pixel"):
-            raise InputError(f"a {self.kind} model is trained without grain")
+        if not 0 <= self.sway <= 1:
+            raise InputError(f"sway is from 0 to 1 pixel, not {self.sway}")
+        if (self.grain or self.sway) and self.kind not in ("transporter", "pixel"):
+            raise InputError(f"a {self.kind} model is trained without grain or sway")
         if self.raise_every < 1:
             raise InputError(f"raise_every must be at least 1, not {self.raise_every}")
 
@@ -103,6 +106,7 @@ def _transporter(
         transport=TRANSPORTS[config.transport],
         sigma=config.sigma,
         grain=config.grain,
+        sway=config.sway,
     )
 
 

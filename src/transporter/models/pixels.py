@@ -23,7 +23,7 @@ class Pixels(nn.Module):
         super().__init__()
         self.register_buffer("mean", torch.zeros(3, height, width))
         self.register_buffer("scale", torch.full((3, height, width), 255.0))
-        self.register_buffer("turn", torch.zeros((), dtype=torch.int64), persistent=False)  # decides the grain
+        self.register_buffer("turn", torch.zeros((), dtype=torch.int64), persistent=False)  # decides grain and sway
 
     @torch.no_grad()
     def fit(self, mean: Float[Tensor, "3 H W"], std: Float[Tensor, "3 H W"], floor: float = FLOOR) -> None:
@@ -44,6 +44,20 @@ class Pixels(nn.Module):
             cells = scattered((b, c, -(-height // side), -(-width // side)), self.turn + side)
             noise += F.interpolate(cells, scale_factor=side)[..., :height, :width]
         return values + levels * noise / self.scale
+
+    def swayed(self, values: Float[Tensor, "b 3 H W"], most: float) -> Float[Tensor, "b 3 H W"]:
+        """As frames that came by way of another size: each row, and each column, drawn towards the one on either side
+        of it by up to so much of a pixel. What stands still has its edges elsewhere in each."""
+        colours = values * self.scale + self.mean
+        for axis in (2, 3):
+            size = [len(values), 1, 1, 1]
+            size[axis] = count = values.shape[axis]
+            by = most * scattered(tuple(size), self.turn + axis)
+            ends = colours.narrow(axis, 0, 1), colours.narrow(axis, count - 1, 1)
+            before = torch.cat((ends[0], colours.narrow(axis, 0, count - 1)), axis)
+            after = torch.cat((colours.narrow(axis, 1, count - 1), ends[1]), axis)
+            colours = torch.lerp(colours, torch.where(by > 0, after, before), by.abs())
+        return (colours - self.mean) / self.scale
 
     def decode(self, values: Float[Tensor, "b 3 H W"]) -> UInt8[Tensor, "b H W 3"]:
         """Back to something to look at."""

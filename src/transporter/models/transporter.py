@@ -107,10 +107,11 @@ class Transporter(nn.Module):
         transport: Transport = transport,
         sigma: float = 0.1,
         grain: float = 0.0,
+        sway: float = 0.0,
     ) -> None:
         super().__init__()
         self.pixels = pixels
-        self.grain = grain
+        self.grain, self.sway = grain, sway
         self.features = features
         self.keypoints = keypoints
         self.refine = refine
@@ -154,9 +155,10 @@ class Transporter(nn.Module):
         return Output(SquaredError.apply(prediction, x_t), prediction, points_s.roll(-turn, 0), points_t)
 
     def encode(self, x: Float[Tensor, "b 3 H W"]) -> tuple[Float[Tensor, "b d h w"], Float[Tensor, "b k 2"]]:
-        """Features and keypoints; in training these must be found in spite of the grain."""
-        grained = self.pixels.grained(x, self.grain) if self.training and self.grain else x
-        return side_by_side(self.features, self.keypoints, x, grained)
+        """Features and keypoints; in training these must be found in spite of grain and sway."""
+        seen = self.pixels.swayed(x, self.sway) if self.training and self.sway else x
+        seen = self.pixels.grained(seen, self.grain) if self.training and self.grain else seen
+        return side_by_side(self.features, self.keypoints, x, seen)
 
     def moved(
         self,
