@@ -1,5 +1,5 @@
 """What other colours, sizes and lossy video do to keypoints: one random play as it is, a grey level off, by way of
-another size, and through H.264.
+another size, and through H.264; each as a detector takes it, and accustomed to it (`transporter track --accustom`).
 
     python benchmarks/codec.py --out results/video/codec.json               # every shipped model
     python benchmarks/codec.py --out grain.json pong=runs/a pong=runs/b     # models of one's own
@@ -16,6 +16,7 @@ import numpy as np
 import tyro
 
 from transporter.cli import leave
+from transporter.cli.given import at_least
 from transporter.envs import make
 from transporter.frames import resize
 from transporter.models.zoo import load, shipped
@@ -65,6 +66,7 @@ def main(models: tyro.conf.Positional[list[str]], /, out: Path, frames: int = 40
         frames: Of random play, in the first episode or as much of it as there is.
         seed: Of the play.
     """
+    at_least(0, seed=seed)
     figures: dict[str, float] = {}
     for name in models or shipped():
         environment, _, model = name.partition("=")
@@ -73,11 +75,14 @@ def main(models: tyro.conf.Positional[list[str]], /, out: Path, frames: int = 40
         shown = np.stack([sight.frame for sight in seen])
         centres, present = (np.stack(parts) for parts in zip(*(s.truth for s in seen if s.truth), strict=True))
         for way, how in WAYS.items():
-            points = detector(how(shown))
-            curve = tracking_curve([Episode(points, centres, present)], env.scene.radius, LENGTHS)
-            for length in LENGTHS:
-                figures[f"{name}, {way}: share at {length}"] = round(curve.at(length).ratio, 3)
-        row = "  ".join(f"{way} {figures[f'{name}, {way}: share at 20']:.2f}" for way in WAYS)
+            seen_so = how(shown)
+            for used, asked in {"": detector, ", accustomed": detector.accustomed(seen_so)}.items():
+                episode = Episode(asked(seen_so), centres, present)
+                curve = tracking_curve([episode], env.scene.radius, LENGTHS)
+                for length in LENGTHS:
+                    figures[f"{name}, {way}{used}: share at {length}"] = round(curve.at(length).ratio, 3)
+        shares = {way: [figures[f"{name}, {way}{used}: share at 20"] for used in ("", ", accustomed")] for way in WAYS}
+        row = "  ".join(f"{way} {plain:.2f}, {used:.2f}" for way, (plain, used) in shares.items())
         print(f"{name:20} share of the possible at length 20: {row}", flush=True)
     Result(
         "keypoints through other colours and lossy video", figures, {"frames": frames, "side": SIDE}, {"play": seed}

@@ -13,6 +13,7 @@ import numpy as np
 import tyro
 
 from transporter.cli import leave
+from transporter.cli.given import at_least
 from transporter.errors import InputError
 from transporter.results import Result
 from transporter.runs import Json, Run
@@ -40,6 +41,7 @@ def main(runs: tyro.conf.Positional[list[Path]], /, out: Path, length: int = 10_
         length: Interactions in a stretch.
         machine: Where they learnt, if not here.
     """
+    at_least(1, length=length)
     if not runs or len({path.name for path in runs}) < len(runs):
         raise InputError("name run folders, each with a name of its own")
     figures: dict[str, float] = {}

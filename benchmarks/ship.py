@@ -15,6 +15,7 @@ from typing import Annotated, NamedTuple
 import tyro
 
 from transporter.cli import leave
+from transporter.cli.given import at_least
 from transporter.errors import InputError
 from transporter.models.detector import Detector
 from transporter.models.zoo import SHIPPED, load, shipped
@@ -138,6 +139,7 @@ def main(
         only: Ship and measure only models whose names begin so, with commas between them.
         device: Where keypoints are found: cpu, which everyone has, or cuda, for much play.
     """
+    at_least(1, frames=frames)
     names = tuple(name for name in only.split(",") if name) or ("",)
     if not results and not any(name.startswith(names) for name in shipped()):
         raise InputError(f"no shipped model's name begins with {only}")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from transporter.envs.video import open_video
+from transporter.models.zoo import load
 from transporter.report.tables import read_tracks
 
 # 25 frames a second of which every fifth is left out: what remains keeps its time.
@@ -57,6 +58,21 @@ def test_an_odd_size_and_a_variable_rate(forked, whole_run, uneven: Path, tmp_pa
         assert (clip.width, clip.height) == (WIDTH + 1, HEIGHT + 1)  # players want even sizes
     np.testing.assert_allclose([frame.time for frame in seen], np.array(KEPT) / 25, atol=1e-4)
     assert sorted(path.name for path in folder.iterdir()) == ["labelled.mp4", "tracks.csv", "tracks.parquet"]
+
+
+def test_first_accustomed_to_the_clip(forked, whole_run, uneven: Path, tmp_path: Path) -> None:
+    """Its frames are nothing like those that the model was trained on."""
+    tables = []
+    for name, more in {"as": [], "used": ["--accustom"]}.items():
+        command = ("track", uneven, "--model", whole_run, "--out", name, "--no-clip", "--format", "csv", *more)
+        ended = forked(*command, cwd=tmp_path)
+        assert ended.code == 0, ended.err
+        tables.append(read_tracks(tmp_path / name / "tracks.csv").points)
+    with open_video(uneven) as clip:
+        images = [frame.image for frame in clip]
+    used = load(str(whole_run), "cpu").accustomed(images)
+    np.testing.assert_allclose(tables[1], used(np.stack(images)), atol=1e-3)
+    assert np.abs(tables[1] - tables[0]).max() > 0.01
 
 
 def test_one_table_and_no_clip_beside_the_video(forked, whole_run, uneven: Path, tmp_path: Path) -> None:

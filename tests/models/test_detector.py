@@ -13,10 +13,12 @@ import torch
 import transporter
 from transporter.envs import atari
 from transporter.errors import InputError
+from transporter.frames import resize
 from transporter.models.blocks import NOTEBOOK, SMALL, TINY, Norm, RefineNet
 from transporter.models.detector import Detector, features_under
 from transporter.models.factory import Kind, ModelConfig
 from transporter.models.swift import fold, swift
+from transporter.tracking.evaluate import play
 
 
 def frames(count: int = 5, height: int = 40, width: int = 56, seed: int = 0) -> np.ndarray:
@@ -245,3 +247,25 @@ def test_frames_that_are_none_are_refused_in_one_line(detector: Detector) -> Non
 def test_a_device_that_is_not_there_is_named(detector: Detector) -> None:
     with pytest.raises(InputError, match="device cuda: "):
         Detector(detector.config, device="cuda")
+
+
+def test_accustomed_to_frames_that_came_by_way_of_another_size() -> None:
+    """What stands still has its edges elsewhere there; a model that knows the emulator's frames takes them for new."""
+    pong = transporter.load("pong", "cpu")
+    shown = np.stack([sight.frame for sight in play(atari.make("pong", 160), frames=100, seed=1)])
+    known, other = pong(shown), resize(shown, 128, 128)
+    used = pong.accustomed(other)
+    assert (np.linalg.norm(pong(other) - known, axis=-1) < 0.1).mean() < 0.3
+    assert (np.linalg.norm(used(other) - known, axis=-1) < 0.1).mean() > 0.9
+    assert used.card == pong.card
+    np.testing.assert_array_equal(pong(shown), known)  # it has not changed itself
+
+
+def test_nothing_to_be_accustomed_to(detector: Detector) -> None:
+    with pytest.raises(InputError, match="no frame to be accustomed to"):
+        detector.accustomed(frames(0))
+    with pytest.raises(InputError, match=r"frames must be \(T, H, W, 3\) uint8"):
+        detector.accustomed(frames() / 255)
+    plain = Detector(ModelConfig(keypoints=4, size=32, shape=TINY), device="cpu")
+    with pytest.raises(InputError, match="has no background"):
+        plain.accustomed(frames())

@@ -17,9 +17,17 @@ from transporter.cli.given import (
 from transporter.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from jaxtyping import UInt8
+
     from transporter.envs.images import Images
     from transporter.envs.video import Video
     from transporter.models.detector import Detector
+
+
+ACCUSTOM = 500  # frames that a clip's looks are known by
 
 
 def track(
@@ -29,6 +37,7 @@ def track(
     out: Maybe[Path] = None,
     format: tuple[Literal["csv", "parquet", "deeplabcut", "sleap", "coco"], ...] = ("csv", "parquet"),
     clip: bool = True,
+    accustom: bool = False,
     partial: bool = False,
     rate: float = 25.0,
     batch: int = 32,
@@ -42,6 +51,8 @@ def track(
         out: Folder for the results; by default NAME-tracks beside the video.
         format: Which tables to write, one or several; sleap needs the extra of that name.
         clip: Beside the tables, a labelled MP4.
+        accustom: First get used to how the clip looks, by the mean of its frames: for one with another codec, light or
+            size than the model was trained on. The camera stands as it stood there, and things move.
         partial: Take what there is of a file that is cut short, instead of refusing it.
         rate: Frames a second of a folder of images, which knows no times.
         batch: Frames detected at once.
@@ -61,8 +72,9 @@ def track(
     detector = load(model, device_named(device))
     endings = [FORMATS[name].ending for name in dict.fromkeys(format)]
     for path, folder in clips:
+        used = _accustomed(detector, path, rate) if accustom else detector
         with _opened(path, rate) as source:
-            _follow(source, path, folder, detector, endings, clip, batch)
+            _follow(source, path, folder, used, endings, clip, batch)
 
 
 def _beside(video: Path) -> Path:
@@ -87,6 +99,23 @@ def _opened(path: Path, rate: float) -> "Video | Images":
     from transporter.envs.video import open_video
 
     return Images(path, rate) if path.is_dir() else open_video(path)
+
+
+def _accustomed(detector: "Detector", path: Path, rate: float) -> "Detector":
+    """By so many frames from all over the clip."""
+    from itertools import islice
+
+    from transporter.cli.console import bar
+
+    with _opened(path, rate) as source, bar(f"look at {path.name}", source.frames_estimate, "frames") as shown:
+        every = max(1, (source.frames_estimate or 0) // ACCUSTOM)
+
+        def images() -> "Iterator[UInt8[np.ndarray, 'h w 3']]":
+            for count, frame in enumerate(islice(source, 0, None, every)):
+                shown.at(count * every)
+                yield frame.image
+
+        return detector.accustomed(images())
 
 
 def _follow(

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
@@ -152,6 +153,26 @@ class Detector:
             if self._fast is None or self._fast.is_stale(self):
                 self._fast = _Fast(self)
             return (self._fast.both if features else self._fast.points)(frames)
+
+    def accustomed(self, frames: Iterable[UInt8[np.ndarray, "h w 3"]]) -> Self:
+        """The same detector, used to how these frames look: each pixel is seen against their mean, not the data set's.
+
+        Another codec, renderer, light or size moves what stands still, and pixels that were standardised show that as
+        if it were new. The frames should be of many moments: what rests in all of them is not seen any more.
+        """
+        if not self.config.standardise:
+            raise InputError("only a model whose pixels are standardised can be accustomed: this one has no background")
+        size, total, count = self.config.size, 0.0, 0
+        for frame in frames:
+            _check((1, *frame.shape), frame.dtype == np.uint8, frame.dtype)
+            total += resize_tensor(torch.from_numpy(np.ascontiguousarray(frame))[None], size, size)[0].double()
+            count += 1
+        if not count:
+            raise InputError("there is no frame to be accustomed to")
+        mean = (torch.as_tensor(total) / count).permute(2, 0, 1).float()
+        other = type(self)(self.config, self.card, str(self.device), self.precision)
+        other.net.load_state_dict({**self.net.state_dict(), "pixels.mean": mean})
+        return other
 
     def heatmaps(self, frames: Frames) -> Float32[np.ndarray, "t k h w"]:
         """The Gaussians that transport features, at the feature map's resolution."""

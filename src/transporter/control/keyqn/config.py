@@ -1,10 +1,13 @@
 """What decides a KeyQN agent; every number has its source. No torch here: the command line reads it for --help."""
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from transporter.errors import InputError
+
+MOST_OPINIONS = 16
 
 
 @dataclass(frozen=True)
@@ -22,10 +25,12 @@ class NetworkConfig:
 
     def __post_init__(self) -> None:
         counts = (self.thermometer, self.hidden, self.memory, self.opinions)
-        if min(counts) < 1 or self.bins < 0 or self.bins == 1 or self.limit <= 0:
+        if min(counts) < 1 or self.bins < 0 or self.bins == 1 or not 0 < self.limit < math.inf:
             raise InputError(
                 "thermometer, hidden, memory and opinions must be at least 1, bins 0 or at least 2, limit above 0"
             )
+        if self.opinions > MOST_OPINIONS:
+            raise InputError(f"at most {MOST_OPINIONS} opinions, not {self.opinions}")
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,10 @@ class LearningConfig:
             raise InputError("updates, batch, unroll, steps and anneal must be at least 1, other counts at least 0")
         if not (0 < self.gamma_start < 1 and 0 < self.gamma_end < 1):
             raise InputError("discounts must lie between 0 and 1")
+        if not all(0 < number < math.inf for number in (self.rate, self.epsilon, self.clip)):
+            raise InputError("rate, epsilon and clip must be above 0, and finite")
+        if not (0 <= self.weight_decay < math.inf and 0 <= self.target_rate <= 1 and 0 <= self.shrink <= 1):
+            raise InputError("target_rate and shrink lie between 0 and 1, weight_decay is at least 0")
         if not (0 <= self.priority <= 1 and 0 <= self.correction <= 1):
             raise InputError("priority and correction lie between 0 and 1")
 
