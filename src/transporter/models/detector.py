@@ -162,14 +162,15 @@ class Detector:
         """
         if not self.config.standardise:
             raise InputError("only a model whose pixels are standardised can be accustomed: this one has no background")
-        size, total, count = self.config.size, 0.0, 0
+        size, count = self.config.size, 0
+        total = torch.zeros(size, size, 3, dtype=torch.float64)
         for frame in frames:
             _check((1, *frame.shape), frame.dtype == np.uint8, frame.dtype)
             total += resize_tensor(torch.from_numpy(np.ascontiguousarray(frame))[None], size, size)[0].double()
             count += 1
         if not count:
             raise InputError("there is no frame to be accustomed to")
-        mean = (torch.as_tensor(total) / count).permute(2, 0, 1).float()
+        mean = (total / count).permute(2, 0, 1).float()
         other = type(self)(self.config, self.card, str(self.device), self.precision)
         other.net.load_state_dict({**self.net.state_dict(), "pixels.mean": mean})
         return other
