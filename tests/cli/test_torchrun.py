@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from transporter.errors import InputError
-from transporter.runs import Run
+from transporter.runs import Json, Run
 from transporter.training.distributed import process_group
 
 STEPS = ["--preset", "tiny", "--steps", "8", "--batch", "8", "--norm", "instance", "--sigma-steps", "2", "--log-every",
@@ -93,9 +93,11 @@ def test_whoever_is_asked_to_stop_all_stop_and_say_so(tmp_path: Path) -> None:
     work = ["transporter", "explore", "sprites_control", *EXPLORE, "--frames", "400000", "--out", "run"]
     with (tmp_path / "said").open("w") as said:
         two = subprocess.Popen([*command, *work], cwd=tmp_path, stderr=said, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    while not (tmp_path / "run" / "metrics.jsonl").exists():
+    rows: list[Json] = []
+    while not rows or rows[-1]["updates"] == 0:
         assert two.poll() is None
         time.sleep(0.2)
+        rows = Run.open(tmp_path / "run").metrics() if (tmp_path / "run" / "metrics.jsonl").exists() else []
     second = next(p for p in children(two.pid) if b"RANK=1" in Path(f"/proc/{p}/environ").read_bytes().split(b"\0"))
     os.kill(second, signal.SIGTERM)
     assert two.wait(60) != 0

@@ -111,6 +111,11 @@ def test_truth_matches_circles_heatmaps_and_trails_are_drawn(open_page) -> None:
     page.get_by_label("ε circles").check()
     assert overlay(page)[2] > plain + 300  # dashed circles as wide as ε
     page.get_by_label("ε circles").uncheck()
+    page = open_page("watch?model=shipped%3Ams_pacman")
+    page.wait_for_selector(".player")
+    page.get_by_label("Length of trails").fill("0")
+    for name in ("Truth", "Matches"):
+        page.get_by_label(name, exact=True).uncheck()
     longest = 0
     for frame in range(0, 240, 20):  # keypoints are on their objects: most lines end under the dot they begin at
         page.locator(".scrubber").fill(str(frame))
@@ -122,6 +127,8 @@ def test_truth_matches_circles_heatmaps_and_trails_are_drawn(open_page) -> None:
         assert overlay(page)[2] == without
     assert longest > 20
     page.locator(".scrubber").fill("100")
+    until(page, "document.querySelector('.player').dataset.frame === '100'")
+    plain = overlay(page)[2]
     page.get_by_label("Length of trails").fill("40")
     assert overlay(page)[2] > plain + 100
     page.get_by_label("Length of trails").fill("0")
