@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 BATCH, GPU_BATCH = 64, 512  # frames at a time, unless told otherwise: what fits a cache, and what fills a card …
 BYTES = 64 * 2**20  # … or fewer of them where they are large
+QUIET = 10.0  # grey levels: the deviation at which a pixel's own mean and that of other frames count alike
 Frames = UInt8[np.ndarray, "t h w 3"]
 
 
@@ -155,10 +156,10 @@ class Detector:
             return (self._fast.both if features else self._fast.points)(frames)
 
     def accustomed(self, frames: Iterable[UInt8[np.ndarray, "h w 3"]]) -> Self:
-        """The same detector, used to how these frames look: each pixel is seen against their mean, not the data set's.
+        """The same detector, used to how these frames look: what never changes is seen against their own mean.
 
         Another codec, renderer, light or size moves what stands still, and pixels that were standardised show that as
-        if it were new. The frames should be of many moments: what rests in all of them is not seen any more.
+        if it were new. Where much changed in training, the data set's mean stays: what rests there now is still seen.
         """
         if not self.config.standardise:
             raise InputError("only a model whose pixels are standardised can be accustomed: this one has no background")
@@ -170,7 +171,9 @@ class Detector:
             count += 1
         if not count:
             raise InputError("there is no frame to be accustomed to")
+        known, varied = self.net.pixels.mean.cpu(), self.net.pixels.scale.cpu() - self.config.floor * 255
         mean = (total / count).permute(2, 0, 1).float()
+        mean = torch.lerp(known, mean, 1 / (1 + (varied / QUIET).square()))
         other = type(self)(self.config, self.card, str(self.device), self.precision)
         other.net.load_state_dict({**self.net.state_dict(), "pixels.mean": mean})
         return other
