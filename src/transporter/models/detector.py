@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 FORMAT = 1
 BATCH, GPU_BATCH = 64, 512  # frames at a time, unless told otherwise: what fits a cache, and what fills a card …
 BYTES = 64 * 2**20  # … or fewer of them where they are large
-QUIET = 10.0  # grey levels: the deviation at which a pixel's own mean and that of other frames count alike
 Frames = UInt8[np.ndarray, "t h w 3"]
 
 
@@ -171,11 +170,9 @@ class Detector:
             count += 1
         if not count:
             raise InputError("there is no frame to be accustomed to")
-        known, varied = self.net.pixels.mean.cpu(), self.net.pixels.scale.cpu() - self.config.floor * 255
-        mean = (total / count).permute(2, 0, 1).float()
-        mean = torch.lerp(known, mean, 1 / (1 + (varied / QUIET).square()))
         other = type(self)(self.config, self.card, str(self.device), self.precision)
-        other.net.load_state_dict({**self.net.state_dict(), "pixels.mean": mean})
+        other.net.load_state_dict(self.net.state_dict())
+        other.net.pixels.get_used_to((total / count).permute(2, 0, 1), self.config.floor)
         return other
 
     def heatmaps(self, frames: Frames) -> Float32[np.ndarray, "t k h w"]:

@@ -56,10 +56,15 @@ class ModelConfig:
             raise InputError(f"grain is from 0 to 255 grey levels, not {self.grain}")
         if not 0 <= self.sway <= 1:
             raise InputError(f"sway is from 0 to 1 pixel, not {self.sway}")
-        if (self.grain or self.sway) and self.kind not in ("transporter", "pixel"):
+        if self.disturbs and self.kind not in ("transporter", "pixel"):
             raise InputError(f"a {self.kind} model is trained without grain or sway")
         if self.raise_every < 1:
             raise InputError(f"raise_every must be at least 1, not {self.raise_every}")
+
+    @property
+    def disturbs(self) -> bool:
+        """Whether what Ψ sees in training is not what there is."""
+        return self.grain > 0 or self.sway > 0
 
     @property
     def has_features(self) -> bool:

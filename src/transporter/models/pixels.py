@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 FLOOR = 0.02  # added to each deviation, in units of the full range: a pixel that hardly ever changes stays quiet
+QUIET = 10.0  # grey levels: the deviation at which a pixel's own mean and that of other frames count alike
 BLOCK = 8  # pixels: what most codecs treat as one
 TURNS = 2**24
 
@@ -31,9 +32,24 @@ class Pixels(nn.Module):
         self.mean.copy_(mean)
         self.scale.copy_(std + floor * 255)
 
+    @torch.no_grad()
+    def get_used_to(self, mean: Float[Tensor, "3 H W"], floor: float = FLOOR) -> None:
+        """To frames with another mean, where pixels hardly ever changed; `floor` as they were fitted with."""
+        varied = self.scale - floor * 255
+        self.mean.lerp_(mean.to(self.mean), 1 / (1 + (varied / QUIET).square()))
+
     def encode(self, frames: UInt8[Tensor, "b H W 3"] | Float[Tensor, "b H W 3"]) -> Float[Tensor, "b 3 H W"]:
         """The permuted view of (b, H, W, 3) memory is channels-last already: no copy but the cast."""
         return (frames.permute(0, 3, 1, 2) - self.mean) / self.scale
+
+    def colours(self, values: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b 3 H W"]:
+        """The opposite of encode, up to the order of axes: 0..255."""
+        return values.float() * self.scale + self.mean
+
+    def disturbed(self, values: Float[Tensor, "b 3 H W"], grain: float, sway: float) -> Float[Tensor, "b 3 H W"]:
+        """As someone else's frames might be: swayed, then grained."""
+        values = self.swayed(values, sway) if sway else values
+        return self.grained(values, grain) if grain else values
 
     def grained(self, values: Float[Tensor, "b 3 H W"], levels: float) -> Float[Tensor, "b 3 H W"]:
         """As another codec, camera or renderer might have them: off by up to so many grey levels each pixel by itself,
@@ -48,7 +64,7 @@ class Pixels(nn.Module):
     def swayed(self, values: Float[Tensor, "b 3 H W"], most: float) -> Float[Tensor, "b 3 H W"]:
         """As frames that came by way of another size: each row, and each column, drawn towards the one on either side
         of it by up to so much of a pixel. What stands still has its edges elsewhere in each."""
-        colours = values * self.scale + self.mean
+        colours = self.colours(values)
         for axis in (2, 3):
             size = [len(values), 1, 1, 1]
             size[axis] = count = values.shape[axis]
@@ -61,12 +77,11 @@ class Pixels(nn.Module):
 
     def decode(self, values: Float[Tensor, "b 3 H W"]) -> UInt8[Tensor, "b H W 3"]:
         """Back to something to look at."""
-        frames = values.float() * self.scale + self.mean
-        return frames.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
+        return self.colours(values).round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
 
     def error(self, values: Float[Tensor, "b 3 H W"], frames: UInt8[Tensor, "b H W 3"]) -> Float[Tensor, "b"]:
         """How far each is from its frame in colours, whatever the networks see."""
-        return difference((values.float() * self.scale + self.mean).permute(0, 2, 3, 1), frames)
+        return difference(self.colours(values).permute(0, 2, 3, 1), frames)
 
 
 def scattered(shape: tuple[int, ...], turn: Int64[Tensor, ""]) -> Float[Tensor, "..."]:

@@ -156,8 +156,7 @@ class Transporter(nn.Module):
 
     def encode(self, x: Float[Tensor, "b 3 H W"]) -> tuple[Float[Tensor, "b d h w"], Float[Tensor, "b k 2"]]:
         """Features and keypoints; in training these must be found in spite of grain and sway."""
-        seen = self.pixels.swayed(x, self.sway) if self.training and self.sway else x
-        seen = self.pixels.grained(seen, self.grain) if self.training and self.grain else seen
+        seen = self.pixels.disturbed(x, self.grain, self.sway) if self.training else x
         return side_by_side(self.features, self.keypoints, x, seen)
 
     def moved(

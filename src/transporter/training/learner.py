@@ -77,7 +77,7 @@ class Learner:
         self.model.sigma.fill_(self.config.sigma(step))
         self.rate.fill_(self.config.rate(step))
         self.now.fill_(step)
-        if self.config.model.grain or self.config.model.sway:
+        if self.config.model.disturbs:
             self.model.pixels.turn.fill_(hash((self.config.seed, place().rank, step)) % TURNS)
         self.done = step + 1
         return self.update(source, target)

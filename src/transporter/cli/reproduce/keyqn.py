@@ -84,6 +84,7 @@ def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: P
     """What no agent at all scores in the same games."""
     from transporter.control.keyqn.evaluation import play_at_random
     from transporter.control.keyqn.experiment import figures
+    from transporter.control.keyqn.measure import PLAYERS
     from transporter.control.rollout import Arena
     from transporter.envs import atari
     from transporter.results import Result
@@ -91,7 +92,8 @@ def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: P
     scores = {}
     for name in games:
         arena = Arena(
-            [atari.make_vector(name, episodes, 16, sticky=sticky) for _ in range(seeds)], life_loss_ends=False
+            [atari.make_vector(name, min(episodes, PLAYERS), 16, sticky=sticky) for _ in range(seeds)],
+            life_loss_ends=False,
         )
         actions = [len(atari.scene(name).actions)] * seeds
         scores[name] = play_at_random(arena, actions, list(range(seeds)), episodes).tolist()
