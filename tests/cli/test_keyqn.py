@@ -59,6 +59,7 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
         ("keyqn pong --learning.shrink 2", "target_rate and shrink lie between 0 and 1"),
         ("keyqn pong --learning.priority 2", "priority and correction lie between 0 and 1"),
         ("keyqn pong --network.opinions 100000000", "at most 16 opinions"),
+        ("keyqn pong --model pong --observation objects", "agents that see objects have none"),
         ("keyqn pong --in-loop --observation pixels", "pixels have no detector to teach"),
         ("keyqn pong --eyes.renew 7", "renew must be a multiple of every"),
         ("keyqn pong --model nowhere", "nowhere is neither a shipped model"),

@@ -33,6 +33,11 @@ def test_unknown_names_get_a_hint(wrong: str, right: str) -> None:
             use(wrong)
 
 
+def test_a_hint_names_each_once() -> None:
+    with pytest.raises(InputError, match=r"did you mean pong\?$"):
+        envs.scene("pongg")
+
+
 def test_hopeless_names_get_the_list() -> None:
     with pytest.raises(InputError, match=r"there are .*pong.*, and every Atari game"):
         envs.scene("qqqqqqqq")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 FRAMES = 5_000
+SHOWN = (1, 20, 100, 200)  # lengths
 
 
 def evaluate(
@@ -56,7 +57,7 @@ def evaluate(
         show_evaluation(found)
         if promised:
             figures = promised["figures"]
-            shares = ", ".join(f"{_number(figures.get(f'precision_ratio@{n}'), 3)} at {n}" for n in (1, 20, 100, 200))
+            shares = ", ".join(f"{_number(figures.get(f'precision_ratio@{n}'), 3)} at {n}" for n in SHOWN)
             say(f"its card, from {promised['frames']:,} frames: {shares}")
         for path in results:
             write_json(path, {**found.to_json(), "step": detector.card.get("step")})
@@ -87,15 +88,18 @@ def evaluate_with_bar(environment: str, detector: "Detector", frames: int, seed:
 
 
 def show_evaluation(found: "Evaluation") -> None:
-    from transporter.cli.console import table
+    from transporter.cli.console import say, table
 
     rows = []
-    for length in (1, 20, 100, 200):
+    for length in SHOWN:
         at = found.curve.at(length)
         values = (at.precision, at.recall, at.precision_ceiling, at.recall_ceiling, at.ratio)
         rows.append([str(length), *(_number(value, 3) for value in values)])
     heads = ["length", "precision", "recall", "best precision", "best recall", "share of it"]
     table(f"{found.scene}: {found.frames:,} frames, {found.episodes} episodes", heads, rows)
+    # An episode is one window of a length only if it does not last longer.
+    if whole := [str(length) for length in SHOWN if found.curve.at(length).windows == found.episodes]:
+        say(f"no episode lasts longer than {whole[0]} steps: at {', '.join(whole)} these are whole episodes")
     rows = [
         [row.name, str(row.windows), _number(row.recall, 2), _number(row.error, 3), _number(row.keypoint, 0)]
         for row in found.objects

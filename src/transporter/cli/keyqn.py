@@ -67,6 +67,8 @@ def keyqn(
     from transporter.training.learner import Hardware
 
     check_games(game, observation)
+    if model and observation in ("objects", "pixels"):
+        raise InputError(f"--model names a detector, and agents that see {observation} have none")
     detectors = {} if observation in ("objects", "pixels") else detectors_for(game, model or [], device)
     chosen = tuple(range(first_seed, first_seed + seeds))
     experiment = Experiment(tuple(game), chosen, observation, settings, detectors, in_loop)

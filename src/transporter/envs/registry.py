@@ -52,7 +52,7 @@ def _home(name: str) -> Any:
     games = atari.rom_names()
     if name in games:
         return atari
-    close = get_close_matches(name.lower().replace("-", "_").replace(" ", "_"), [*names(), *games], n=3)
+    close = get_close_matches(name.lower().replace("-", "_").replace(" ", "_"), sorted({*names(), *games}), n=3)
     hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(names())}, and every Atari game"
     raise InputError(f"no environment named {name!r}: {hint}")
 
