@@ -159,8 +159,43 @@ def test_sway_moves_rows_and_columns_by_parts_of_a_pixel() -> None:
     assert not torch.allclose(pixels.swayed(ramp, 0.5), before)
 
 
-@pytest.mark.parametrize("noise", [{"grain": 20.0}, {"sway": 0.3}])
-def test_only_keypoints_in_training_see_grain_and_sway(noise: dict[str, float]) -> None:
+def test_clutter_is_patches_of_one_colour_each() -> None:
+    pixels = Pixels(1, 40)
+    pixels.fit(torch.full((3, 1, 40), 7.0), torch.full((3, 1, 40), 4.9))
+    frames = pixels.encode(torch.full((512, 30, 40, 3), 300.0))  # a colour that no patch has
+    off = pixels.cluttered(frames, 0.5) != frames
+    assert torch.equal(off[:, 0], off[:, 1])  # a patch covers all colours
+    changed = off[:, 0]
+    some = changed.flatten(1).any(1)
+    assert some.float().mean() == pytest.approx(1 - (1 - 0.5 / 8) ** 8, abs=0.05)
+    assert 0 < changed.any(2).sum(1).max() <= 30  # rows
+    one = pixels.cluttered(frames, 0.5)[some][0]
+    assert 0 <= pixels.colours(one[None])[:, :, changed[some][0]].min() <= 255
+    full = pixels.cluttered(frames, 8.0)
+    assert (full != frames)[:, 0].float().mean() > 3 * changed.float().mean()
+    assert pixels.colours(full).max() == pytest.approx(300, abs=1e-2)  # where there is none it stays
+    pixels.turn += 1
+    assert not torch.equal(pixels.cluttered(frames, 0.5) != frames, off)
+
+
+def test_a_patch_is_a_rectangle_of_at_most_a_fifth_and_a_pixel() -> None:
+    pixels = Pixels()
+    frames = torch.full((256, 3, 40, 40), 2.0)
+    seen = pixels.cluttered(frames, 0.1)
+    sides = []
+    for frame in seen:
+        values, counts = frame[0].unique(return_counts=True)
+        if len(values) == 2 and counts.min() > 0:  # one patch
+            rows, columns = torch.nonzero(frame[0] != 2, as_tuple=True)
+            high, wide = int(rows.max() - rows.min()) + 1, int(columns.max() - columns.min()) + 1
+            assert high * wide == len(rows)
+            sides += [high, wide]
+    assert len(sides) > 20
+    assert 1 <= min(sides) < max(sides) <= 0.2 * 40 + 2
+
+
+@pytest.mark.parametrize("noise", [{"grain": 20.0}, {"sway": 0.3}, {"clutter": 4.0}])
+def test_only_keypoints_in_training_see_noise(noise: dict[str, float]) -> None:
     torch.manual_seed(0)
     model = build(ModelConfig(keypoints=2, size=32, shape=TINY, **noise))  # type: ignore[arg-type]
     assert isinstance(model, Transporter)
@@ -171,14 +206,15 @@ def test_only_keypoints_in_training_see_grain_and_sway(noise: dict[str, float]) 
         part.register_forward_pre_hook(lambda _, given, kept=inputs: kept.append(given[0]))
     model.train().encode(x)
     model.eval().encode(x)
+    most = {"grain": 60 / 255, "sway": 2 * 0.3, "clutter": 1}[next(iter(noise))]
     assert torch.equal(seen["features"][0], x)
     assert torch.equal(seen["features"][1], x)
-    assert 10 / 255 < (seen["keypoints"][0] - x).abs().max() <= (60 if "grain" in noise else 2 * 0.3 * 255) / 255
+    assert 10 / 255 < (seen["keypoints"][0] - x).abs().max() <= most
     assert torch.equal(seen["keypoints"][1], x)
 
 
 @pytest.mark.parametrize("kind", ["jakab", "zhang"])
-@pytest.mark.parametrize("noise", ["grain", "sway"])
-def test_baselines_have_no_grain(kind: Kind, noise: str) -> None:
-    with pytest.raises(InputError, match="trained without grain or sway"):
+@pytest.mark.parametrize("noise", ["grain", "sway", "clutter"])
+def test_baselines_have_no_noise(kind: Kind, noise: str) -> None:
+    with pytest.raises(InputError, match="trained without grain, sway and clutter"):
         ModelConfig(kind=kind, size=32, shape=TINY, **{noise: 1.0})  # type: ignore[arg-type]

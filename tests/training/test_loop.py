@@ -164,7 +164,9 @@ def test_no_pixel_is_louder_than_the_floor_allows(tmp_path: Path, pairs: Sprites
 def test_carried_frames_and_grain_are_learnt_from_and_resumed_like_any(
     tmp_path: Path, pairs: Sprites, config: TrainConfig
 ) -> None:
-    carried = replace(config, both_ways=True, carried=0.5, model=replace(config.model, grain=3.0, sway=0.5))
+    carried = replace(
+        config, both_ways=True, carried=0.5, model=replace(config.model, grain=3.0, sway=0.5, clutter=2.0)
+    )
     whole = train(carried, pairs, Run.create(tmp_path / "whole", {}), CPU)
     steps = iter(range(100))
     train(carried, pairs, Run.create(tmp_path / "parts", {}), CPU, stopping=lambda: next(steps) == 4)

@@ -11,7 +11,7 @@ from transporter.errors import InputError
 from transporter.models.blocks import PAPER, Encoder, RefineNet, Shape, conv, to_channels_last
 from transporter.models.jakab import Jakab
 from transporter.models.keynet import KeyNet
-from transporter.models.pixels import FLOOR, Pixels
+from transporter.models.pixels import FLOOR, PATCHES, Noise, Pixels
 from transporter.models.transporter import Transporter, transport, transport_one_by_one
 from transporter.models.zhang import Descriptors, Hourglass, LandmarkNet, Zhang, drawn
 
@@ -36,6 +36,7 @@ class ModelConfig:
     floor: float = FLOOR  # added to each pixel's deviation: more of it hears less of a codec's noise
     grain: float = 0.0  # grey levels of noise in what Ψ sees in training: more of it minds codecs and renderers less
     sway: float = 0.0  # pixels by which rows and columns are moved in what Ψ sees in training: frames of other sizes
+    clutter: float = 0.0  # patches pasted into what Ψ sees in training: what has never been seen before is not followed
     raise_every: int = 100_000  # zhang: its reconstruction weighs ten times as much after so many steps, and again
 
     def __post_init__(self) -> None:
@@ -56,15 +57,21 @@ class ModelConfig:
             raise InputError(f"grain is from 0 to 255 grey levels, not {self.grain}")
         if not 0 <= self.sway <= 1:
             raise InputError(f"sway is from 0 to 1 pixel, not {self.sway}")
+        if not 0 <= self.clutter <= PATCHES:
+            raise InputError(f"clutter is from 0 to {PATCHES} patches, not {self.clutter}")
         if self.disturbs and self.kind not in ("transporter", "pixel"):
-            raise InputError(f"a {self.kind} model is trained without grain or sway")
+            raise InputError(f"a {self.kind} model is trained without grain, sway and clutter")
         if self.raise_every < 1:
             raise InputError(f"raise_every must be at least 1, not {self.raise_every}")
 
     @property
     def disturbs(self) -> bool:
         """Whether what Ψ sees in training is not what there is."""
-        return self.grain > 0 or self.sway > 0
+        return any(self.noise)
+
+    @property
+    def noise(self) -> Noise:
+        return Noise(self.grain, self.sway, self.clutter)
 
     @property
     def has_features(self) -> bool:
@@ -110,8 +117,7 @@ def _transporter(
         refine=refine or RefineNet(config.shape),
         transport=TRANSPORTS[config.transport],
         sigma=config.sigma,
-        grain=config.grain,
-        sway=config.sway,
+        noise=config.noise,
     )
 
 

@@ -1,6 +1,7 @@
 """Between uint8 frames and what the networks see."""
 
 import math
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int64, UInt8
@@ -11,6 +12,16 @@ FLOOR = 0.02  # added to each deviation, in units of the full range: a pixel tha
 QUIET = 10.0  # grey levels: the deviation at which a pixel's own mean and that of other frames count alike
 BLOCK = 8  # pixels: what most codecs treat as one
 TURNS = 2**24
+PATCHES = 8  # of clutter in a frame, at most
+WIDEST = 0.2  # share of a frame that a patch may be wide, and high
+
+
+class Noise(NamedTuple):
+    """By how much frames are not what they are."""
+
+    grain: float = 0.0  # grey levels
+    sway: float = 0.0  # pixels
+    clutter: float = 0.0  # patches in a frame, on average
 
 
 class Pixels(nn.Module):
@@ -24,7 +35,7 @@ class Pixels(nn.Module):
         super().__init__()
         self.register_buffer("mean", torch.zeros(3, height, width))
         self.register_buffer("scale", torch.full((3, height, width), 255.0))
-        self.register_buffer("turn", torch.zeros((), dtype=torch.int64), persistent=False)  # decides grain and sway
+        self.register_buffer("turn", torch.zeros((), dtype=torch.int64), persistent=False)  # decides noise
 
     @torch.no_grad()
     def fit(self, mean: Float[Tensor, "3 H W"], std: Float[Tensor, "3 H W"], floor: float = FLOOR) -> None:
@@ -46,10 +57,29 @@ class Pixels(nn.Module):
         """The opposite of encode, up to the order of axes: 0..255."""
         return values.float() * self.scale + self.mean
 
-    def disturbed(self, values: Float[Tensor, "b 3 H W"], grain: float, sway: float) -> Float[Tensor, "b 3 H W"]:
-        """As someone else's frames might be: swayed, then grained."""
-        values = self.swayed(values, sway) if sway else values
-        return self.grained(values, grain) if grain else values
+    def disturbed(self, values: Float[Tensor, "b 3 H W"], noise: Noise) -> Float[Tensor, "b 3 H W"]:
+        """As someone else's frames might be: cluttered, then swayed, then grained."""
+        values = self.cluttered(values, noise.clutter) if noise.clutter else values
+        values = self.swayed(values, noise.sway) if noise.sway else values
+        return self.grained(values, noise.grain) if noise.grain else values
+
+    def cluttered(self, values: Float[Tensor, "b 3 H W"], count: float) -> Float[Tensor, "b 3 H W"]:
+        """As frames of later play might be, with things that were not there before (digits of a higher score, gaps in a
+        wall): so many patches on average, each of one colour, anywhere."""
+        b, _, height, width = values.shape
+        chance = (scattered((b, PATCHES, 8), self.turn + 5) + 1) / 2
+        there = chance[..., 0] < count / PATCHES
+        inside = there[..., None, None].expand(b, PATCHES, height, width)
+        for axis, (size, shape) in enumerate(((height, (1, 1, -1, 1)), (width, (1, 1, 1, -1)))):
+            middle = (chance[..., 1 + axis] * size)[..., None, None]
+            # Most are small; the least is a pixel.
+            half = (0.5 + 0.5 * WIDEST * size * chance[..., 3 + axis].square())[..., None, None]
+            places = torch.arange(size, device=values.device).view(shape) + 0.5
+            inside = inside & ((places - middle).abs() <= half)
+        colours = (255 * chance[..., 5:, None, None] - self.mean) / self.scale  # (b, patches, 3, H, W)
+        for patch in range(PATCHES):
+            values = torch.where(inside[:, patch, None], colours[:, patch], values)
+        return values
 
     def grained(self, values: Float[Tensor, "b 3 H W"], levels: float) -> Float[Tensor, "b 3 H W"]:
         """As another codec, camera or renderer might have them: off by up to so many grey levels each pixel by itself,

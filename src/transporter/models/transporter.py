@@ -14,7 +14,7 @@ from transporter.coords import cell_centres
 from transporter.models.branches import side_by_side
 from transporter.models.fused import fits
 from transporter.models.keynet import gaussian_heatmaps, squared_offsets
-from transporter.models.pixels import Pixels
+from transporter.models.pixels import Noise, Pixels
 
 
 class Output(NamedTuple):
@@ -106,12 +106,11 @@ class Transporter(nn.Module):
         refine: nn.Module,
         transport: Transport = transport,
         sigma: float = 0.1,
-        grain: float = 0.0,
-        sway: float = 0.0,
+        noise: Noise = Noise(),  # noqa: B008
     ) -> None:
         super().__init__()
         self.pixels = pixels
-        self.grain, self.sway = grain, sway
+        self.noise = noise
         self.features = features
         self.keypoints = keypoints
         self.refine = refine
@@ -155,8 +154,8 @@ class Transporter(nn.Module):
         return Output(SquaredError.apply(prediction, x_t), prediction, points_s.roll(-turn, 0), points_t)
 
     def encode(self, x: Float[Tensor, "b 3 H W"]) -> tuple[Float[Tensor, "b d h w"], Float[Tensor, "b k 2"]]:
-        """Features and keypoints; in training these must be found in spite of grain and sway."""
-        seen = self.pixels.disturbed(x, self.grain, self.sway) if self.training else x
+        """Features and keypoints; in training these must be found in spite of noise."""
+        seen = self.pixels.disturbed(x, self.noise) if self.training else x
         return side_by_side(self.features, self.keypoints, x, seen)
 
     def moved(

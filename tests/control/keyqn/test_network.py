@@ -14,7 +14,7 @@ from transporter.control.lstm import unroll
 from transporter.control.replay import Before, Memory
 
 A, T, B, M = 2, 6, 3, 4
-SMALL = NetworkConfig(thermometer=4, hidden=8, memory=M)
+SMALL = NetworkConfig(thermometer=4, speeds=0, hidden=8, memory=M)
 
 
 def torch_lstms() -> list[torch.nn.LSTM]:
@@ -161,6 +161,17 @@ def test_motion_is_the_way_from_the_row_before() -> None:
     assert inputs.read(rows, earlier)[0, 0, -2:].tolist() == pytest.approx([0.5, -1.0])
     earlier[..., 0] = 0  # it was not there
     assert inputs.read(rows, earlier)[0, 0, -2:].tolist() == [0, 0]
+
+
+def test_fast_and_slow_are_told_apart_by_the_thermometer_of_motion() -> None:
+    inputs = Objects(1).inputs(dataclasses.replace(SMALL, speeds=4))
+    moved = torch.tensor([-0.3, -0.1, 0.0, 0.1, 0.3])  # thresholds: ±0.4 · 0.25^1.5 = ±0.05, ±0.4 · 0.75^1.5 = ±0.26
+    rows = torch.stack((torch.ones(5), moved, torch.zeros(5)), 1).view(1, 5, 1, 3)
+    earlier = torch.tensor([1.0, 0, 0]).expand_as(rows).clone()
+    x = inputs.read(rows, earlier)[0, :, -8:-4]
+    assert x.tolist() == [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+    earlier[..., 0] = 0
+    assert not inputs.read(rows, earlier)[..., -8:].any()
 
 
 def test_a_layout_goes_there_and_back() -> None:

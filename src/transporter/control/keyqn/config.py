@@ -16,6 +16,7 @@ class NetworkConfig:
 
     thermometer: int = 40  # thresholds per axis: two pixels of an 80×80 frame each (the paper gives none)
     motion: bool = True  # also how far each keypoint moved since the last frame (not in the paper)
+    speeds: int = 20  # … thermometer-coded, too, by so many thresholds per axis
     hidden: int = 256  # units of the layers before and after the memory
     memory: int = 256  # units of the LSTM (as in the paper's options agent, §4.2.2)
     dueling: bool = True  # value and advantages apart (Wang et al. 2016; kept by Rainbow, SPR and BBF)
@@ -25,9 +26,10 @@ class NetworkConfig:
 
     def __post_init__(self) -> None:
         counts = (self.thermometer, self.hidden, self.memory, self.opinions)
-        if min(counts) < 1 or self.bins < 0 or self.bins == 1 or not 0 < self.limit < math.inf:
+        if min(counts) < 1 or self.speeds < 0 or self.bins < 0 or self.bins == 1 or not 0 < self.limit < math.inf:
             raise InputError(
-                "thermometer, hidden, memory and opinions must be at least 1, bins 0 or at least 2, limit above 0"
+                "thermometer, hidden, memory and opinions must be at least 1, speeds at least 0, "
+                "bins 0 or at least 2, limit above 0"
             )
         if self.opinions > MOST_OPINIONS:
             raise InputError(f"at most {MOST_OPINIONS} opinions, not {self.opinions}")
@@ -35,7 +37,10 @@ class NetworkConfig:
 
 @dataclass(frozen=True)
 class LearningConfig:
-    """How Q is fitted. BBF: Schwarzer et al. 2023; R2D2: Kapturowski et al. 2019; SR-SPR: D'Oro et al. 2023."""
+    """How Q is fitted.
+
+    BBF: Schwarzer et al. 2023; R2D2 and MEME: Kapturowski et al. 2019 and 2022; SR-SPR: D'Oro et al. 2023.
+    """
 
     updates: int = 1  # per interaction (SR-SPR and BBF: 2 to 8, of 32 transitions each; ours are of 512)
     batch: int = 32  # sequences in an update (R2D2: 64; SPR and BBF: 32 transitions)
@@ -51,6 +56,8 @@ class LearningConfig:
     steps_end: int = 3  # … and in the end (BBF)
     gamma_start: float = 0.97  # discount after a reset (BBF) …
     gamma_end: float = 0.997  # … and in the end (BBF, R2D2)
+    trace: float = 0.0  # λ: returns go on while actions were near the best known now (Watkins; MEME: 0.95); 0: n steps
+    tolerance: float = 0.1  # … which are less worse than this share of what actions are worth (MEME: 0.01, of the best)
     anneal: int = 10_000  # updates from start to end (BBF)
     reset_every: int = 40_000  # updates between resets of the last layers (SR-SPR: 40,000; BBF: 20,000)
     reset_until: float = 0.85  # no reset after this share of the training: what was reset must learn again
@@ -72,6 +79,8 @@ class LearningConfig:
             raise InputError("rate, epsilon and clip must be above 0, and finite")
         if not (0 <= self.weight_decay < math.inf and 0 <= self.target_rate <= 1 and 0 <= self.shrink <= 1):
             raise InputError("target_rate and shrink lie between 0 and 1, weight_decay is at least 0")
+        if not (0 <= self.trace <= 1 and 0 <= self.tolerance < math.inf):
+            raise InputError("trace lies between 0 and 1, and tolerance is at least 0")
         if not (0 <= self.priority <= 1 and 0 <= self.correction <= 1):
             raise InputError("priority and correction lie between 0 and 1")
 
@@ -153,8 +162,9 @@ class KeyQNConfig:
     def from_json(cls, data: dict[str, Any]) -> "KeyQNConfig":
         try:
             return cls(
-                NetworkConfig(**{"opinions": 1, **data["network"]}),  # once there was only one
-                LearningConfig(**{"priority": 0.0, **data["learning"]}),  # … and no row before another
+                # What earlier versions did not have, as they did without.
+                NetworkConfig(**{"opinions": 1, "speeds": 0, **data["network"]}),
+                LearningConfig(**{"priority": 0.0, "trace": 0.0, **data["learning"]}),
                 ProtocolConfig(**data["protocol"]),
                 EyesConfig(**data.get("eyes", {})),  # version 0.1 had none
             )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -14,7 +14,7 @@ from transporter.control.keyqn.network import QNetwork
 from transporter.control.keyqn.priorities import Priorities
 from transporter.control.keyqn.weights import Weights
 from transporter.control.replay import SequenceReplay, Window
-from transporter.control.returns import n_step_returns, rescale, unscale
+from transporter.control.returns import n_step_returns, q_lambda_returns, rescale, unscale
 from transporter.models.graphs import Captured
 
 BLUR = 0.75  # standard deviation of a target, in bins (Farebrother et al. 2024)
@@ -34,6 +34,11 @@ def histogram(target: Float[Tensor, "*n"], bins: int, limit: float) -> Float[Ten
     edges = torch.arange(bins + 1, device=target.device) * width - limit
     below = torch.erf((edges - target.clamp(-limit, limit)[..., None]) / (BLUR * width * 2**0.5))
     return below.diff(dim=-1) / (below[..., -1:] - below[..., :1])
+
+
+def near_best(taken: Float[Tensor, "a t b"], best: Float[Tensor, "a t b"], tolerance: float) -> Bool[Tensor, "a t b"]:
+    """Where the action taken is worth nearly as much as the best; how near is a share of each agent's mean worth."""
+    return best - taken <= tolerance * best.abs().mean((1, 2), keepdim=True)
 
 
 class Fit(NamedTuple):
@@ -128,10 +133,16 @@ class Learner:
             worth = unscale(worth) if c.rescale else worth
             over_time = (reward, self.gamma * discount, worth, real)
             rewards, discounts, values, goes_on = (x.movedim(1, 0) for x in over_time)
-            most = max(c.steps_start, c.steps_end)
-            returns = n_step_returns(rewards[:-1], discounts[:-1], values[1:], self.steps, goes_on[:-1], most)
+            taken = q.gather(-1, action[..., None])[..., 0]
+            if c.trace:
+                near = near_best(taken, q.amax(-1), c.tolerance).movedim(1, 0)
+                traces = c.trace * (near & goes_on)[1:].float()  # no return goes on through a row without an action
+                returns = q_lambda_returns(rewards[:-1], discounts[:-1], values[1:], traces)
+            else:
+                most = max(c.steps_start, c.steps_end)
+                returns = n_step_returns(rewards[:-1], discounts[:-1], values[1:], self.steps, goes_on[:-1], most)
             target = (rescale(returns) if c.rescale else returns).movedim(0, 1)
-        taken = q.detach().gather(-1, action[..., None])[..., 0][:, :-1]
+            taken = taken[:, :-1]
         chosen = action[..., None, None].expand(len(scores), *action.shape, 1, scores.shape[-1])
         # Of all opinions, so that each learns as fast as one alone would.
         said = scores.gather(-2, chosen)[:, :, :-1, :, 0]

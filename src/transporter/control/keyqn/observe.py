@@ -23,6 +23,7 @@ from transporter.models.detector import Detector
 
 PRESENT, PLACE, FEATURES = slice(0, 1), slice(1, 3), slice(3, None)  # of a slot
 QUICK = 10.0  # a keypoint that crosses a tenth of [-1, 1]'s half in a step counts as moving at speed 1
+FASTEST = 0.4  # what crosses so much of it is beyond the last threshold
 STREAMS = 8  # detectors at once on a GPU
 GREY = (0.299, 0.587, 0.114)  # ITU-R BT.601
 
@@ -116,7 +117,8 @@ class Codes:
     def __init__(self, row: tuple[int, ...], config: NetworkConfig, *, coordinates: bool = True) -> None:
         self.slots, self.depth = row[0], row[1] - 3
         self.levels, self.motion, self.coordinates = config.thermometer, config.motion, coordinates
-        places = 2 * self.levels + 2 + (2 if self.motion else 0) if coordinates else 0
+        self.speeds = config.speeds if self.motion else 0
+        places = 2 * self.levels + 2 + (2 + 2 * self.speeds if self.motion else 0) if coordinates else 0
         self.width = self.slots * (1 + places + self.depth)
         self.weights: dict[str, Weight] = {}
 
@@ -132,8 +134,10 @@ class Codes:
         if self.coordinates:
             parts += [thermometer(place, self.levels).flatten(-2) * present, place * present]
         if self.coordinates and self.motion:
-            both = present * earlier[..., PRESENT]
-            parts.append(((place - earlier[..., PLACE]) * QUICK).clamp(-1, 1) * both)
+            both, moved = present * earlier[..., PRESENT], place - earlier[..., PLACE]
+            parts.append((moved * QUICK).clamp(-1, 1) * both)
+            if self.speeds:
+                parts.append(thermometer(_spread(moved / FASTEST), self.speeds).flatten(-2) * both)
         if self.depth:
             parts.append(rows[..., FEATURES])
         return torch.cat(parts, -1).flatten(2)
@@ -142,6 +146,11 @@ class Codes:
 def thermometer(x: Float[Tensor, "*n"], levels: int) -> Float[Tensor, "*n levels"]:
     """Bit k is 1 where x is at least threshold k: the centres of `levels` equal cells of [-1, 1]."""
     return (x[..., None] >= cell_centres(levels, x.device)).to(x.dtype)
+
+
+def _spread(x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """Small numbers further apart than large ones, 1 where it was: most things move by a pixel or two."""
+    return x.sign() * x.abs().pow(2 / 3)
 
 
 class Pixels:
