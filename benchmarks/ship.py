@@ -1,6 +1,7 @@
 """The models that come with the package: for each environment the seed chosen without labels, with its card.
 
     python benchmarks/ship.py results/tracking --runs runs/tracking
+    python benchmarks/ship.py --blinkers 20000 --only pong,breakout   # blind to what random play never shows
     python benchmarks/ship.py --renew   # cards that were measured on less play are measured anew
     python benchmarks/ship.py           # measures all that is shipped again, on play that no card has seen
 
@@ -9,18 +10,22 @@ A file has half precision and no decoder, and is at most 2.5 MiB. What is measur
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+import numpy as np
 import tyro
 
 from transporter.cli import leave
 from transporter.cli.given import at_least
+from transporter.envs import make
 from transporter.errors import InputError
 from transporter.models.detector import Detector
 from transporter.models.zoo import SHIPPED, load, shipped
 from transporter.results import Result
 from transporter.tracking.card import card, measured
+from transporter.tracking.evaluate import play
 from transporter.tracking.measure import SEED, SHARD, measure
 from transporter.tracking.results import Evaluation
 from transporter.tracking.summary import by_method, read_all
@@ -28,6 +33,7 @@ from transporter.workers import cores
 
 LARGEST = 2.5 * 2**20  # bytes
 FRESH_SEED = 5_000_000
+BLINKER_SEED = 3_000_000
 TOLERANCE = 0.03
 LENGTHS = (1, 20, 200)
 
@@ -67,6 +73,21 @@ def ship(results: list[Path], runs: Path, out: Path, recipe: str, only: tuple[st
             raise InputError(f"{path} would be larger than {LARGEST / 2**20} MiB")
         made.append(Shipped(group.environment, path, chosen.seed))
     return made
+
+
+def blinker(frames: int, only: tuple[str, ...]) -> None:
+    """Make models blind to what so many frames of random play never show."""
+    for name, path in shipped().items():
+        if name.startswith(only):
+            detector = load(name, "cpu")
+            detector.blinkered(random_play(name, detector.config.size, frames)).save(path)
+            print(f"{name:20} knows {frames:,} frames", flush=True)
+
+
+def random_play(name: str, size: int, frames: int) -> Iterator[np.ndarray]:
+    """Frames but for the first of each episode, which may show the console as it was switched on."""
+    with closing(make(name, size)) as env:
+        yield from (sight.frame for sight in play(env, frames=frames, seed=BLINKER_SEED) if not sight.first)
 
 
 def renew(frames: int, out: Path, only: tuple[str, ...], device: str) -> None:
@@ -125,6 +146,7 @@ def main(
     measured_in: Path = Path("results/shipped"),
     only: str = "",
     device: str = "cpu",
+    blinkers: int = 0,
 ) -> None:
     """Ship what was measured, then measure it again on a fresh seed.
 
@@ -138,8 +160,10 @@ def main(
         measured_in: Folder for what is measured here.
         only: Ship and measure only models whose names begin so, with commas between them.
         device: Where keypoints are found: cpu, which everyone has, or cuda, for much play.
+        blinkers: Frames of random play; models are made blind to what these never show. 0: they stay as they are.
     """
     at_least(1, frames=frames)
+    at_least(0, blinkers=blinkers)
     names = tuple(name for name in only.split(",") if name) or ("",)
     if not results and not any(name.startswith(names) for name in shipped()):
         raise InputError(f"no shipped model's name begins with {only}")
@@ -148,6 +172,8 @@ def main(
             print(f"{one.path}: seed {one.seed}, {one.path.stat().st_size / 2**20:.2f} MiB", flush=True)
             if out == SHIPPED:
                 (measured_in / f"{one.name}.json").unlink(missing_ok=True)  # it was the card of the one before
+    if blinkers:
+        blinker(blinkers, names)
     if renew_cards:
         renew(frames, measured_in, names, device)
     if out == SHIPPED and not check(frames, measured_in, names, device):

@@ -261,6 +261,32 @@ def test_accustomed_to_frames_that_came_by_way_of_another_size() -> None:
     np.testing.assert_array_equal(pong(shown), known)  # it has not changed itself
 
 
+def test_blinkered_to_what_some_frames_show(detector: Detector, tmp_path: Path) -> None:
+    shown = frames(5, 32, 32)
+    blind = detector.blinkered(shown)
+    np.testing.assert_array_equal(blind(shown), detector(shown))  # all of it is known
+    low, high = shown.min(0), shown.max(0)
+    other = frames(5, 32, 32, seed=9)
+    np.testing.assert_array_equal(blind(other), detector(np.clip(other, low, high)))
+    assert not np.allclose(blind(other), detector(other))
+    blind.save(tmp_path / "blind.safetensors", half=False)
+    again = Detector.from_file(tmp_path / "blind.safetensors", "cpu")
+    np.testing.assert_array_equal(again(other), blind(other))
+    now, then = blind.accustomed(other // 2).net.pixels, blind.net.pixels
+    assert now.low is not None
+    assert then.low is not None
+    assert not torch.equal(now.low, then.low)
+    torch.testing.assert_close(now.low - now.mean, then.low - then.mean)  # what it is used to takes its bounds along
+
+
+def test_nothing_to_be_blinkered_to(detector: Detector) -> None:
+    with pytest.raises(InputError, match="no frame to know anything from"):
+        detector.blinkered(frames(0))
+    plain = Detector(ModelConfig(keypoints=4, size=32, shape=TINY), device="cpu")
+    with pytest.raises(InputError, match="others mind no single pixel"):
+        plain.blinkered(frames())
+
+
 def test_nothing_to_be_accustomed_to(detector: Detector) -> None:
     with pytest.raises(InputError, match="no frame to be accustomed to"):
         detector.accustomed(frames(0))

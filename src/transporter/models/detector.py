@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 BATCH, GPU_BATCH = 64, 512  # frames at a time, unless told otherwise: what fits a cache, and what fills a card …
 BYTES = 64 * 2**20  # … or fewer of them where they are large
+BOUNDS = ("pixels.low", "pixels.high")  # of a detector that is blinkered
 Frames = UInt8[np.ndarray, "t h w 3"]
 
 
@@ -162,17 +163,44 @@ class Detector:
         """
         if not self.config.standardise:
             raise InputError("only a model whose pixels are standardised can be accustomed: this one has no background")
-        size, count = self.config.size, 0
-        total = torch.zeros(size, size, 3, dtype=torch.float64)
-        for frame in frames:
-            _check((1, *frame.shape), frame.dtype == np.uint8, frame.dtype)
-            total += resize_tensor(torch.from_numpy(np.ascontiguousarray(frame))[None], size, size)[0].double()
-            count += 1
+        total, count = torch.zeros((), dtype=torch.float64), 0
+        for seen in self._seen(frames):
+            total, count = total + seen.double(), count + 1
         if not count:
             raise InputError("there is no frame to be accustomed to")
+        other = self._copy()
+        other.net.pixels.get_used_to((total / count).permute(2, 0, 1), self.config.floor)
+        return other
+
+    def blinkered(self, frames: Iterable[UInt8[np.ndarray, "h w 3"]]) -> Self:
+        """The same detector, blind to what these frames never show: each pixel between its least and most in them.
+
+        Later play brings new looks to where nothing happens (digits of a higher score, gaps in a wall), and to pixels
+        that were standardised they are the most striking thing there is. The frames must show all that is to be
+        followed, in all places: for a game, many thousand of random play.
+        """
+        if not self.config.standardise:
+            raise InputError("only a model whose pixels are standardised can be blinkered: others mind no single pixel")
+        low = high = None
+        for seen in self._seen(frames):
+            low = seen if low is None else torch.minimum(low, seen)
+            high = seen if high is None else torch.maximum(high, seen)
+        if low is None or high is None:
+            raise InputError("there is no frame to know anything from")
+        other = self._copy()
+        other.net.pixels.keep_within(low.permute(2, 0, 1), high.permute(2, 0, 1))
+        return other
+
+    def _seen(self, frames: Iterable[UInt8[np.ndarray, "h w 3"]]) -> Iterator[Float[Tensor, "H W 3"]]:
+        """Frames one by one, in the size that the network sees."""
+        size = self.config.size
+        for frame in frames:
+            _check((1, *frame.shape), frame.dtype == np.uint8, frame.dtype)
+            yield resize_tensor(torch.from_numpy(np.ascontiguousarray(frame))[None], size, size)[0]
+
+    def _copy(self) -> Self:
         other = type(self)(self.config, self.card, str(self.device), self.precision)
         other.net.load_state_dict(self.net.state_dict())
-        other.net.pixels.get_used_to((total / count).permute(2, 0, 1), self.config.floor)
         return other
 
     def heatmaps(self, frames: Frames) -> Float32[np.ndarray, "t k h w"]:
@@ -221,8 +249,8 @@ class Detector:
         try:
             _refuse_giants(config, tensors)
             detector = cls(config, card, device)
-            wanted = detector.net.state_dict()
-            detector.net.load_state_dict({name: tensors[name].to(t.dtype) for name, t in wanted.items()})
+            wanted = {name: tensors[name].to(t.dtype) for name, t in detector.net.state_dict().items()}
+            detector.net.load_state_dict(wanted | {name: tensors[name] for name in BOUNDS if name in tensors})
         except (KeyError, IndexError, RuntimeError, TypeError, ArithmeticError, AttributeError) as error:
             raise InputError(f"the weights do not fit their configuration: {str(error).splitlines()[0]}") from error
         return detector

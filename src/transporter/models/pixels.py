@@ -1,7 +1,7 @@
 """Between uint8 frames and what the networks see."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int64, UInt8
@@ -30,12 +30,17 @@ class Pixels(nn.Module):
     mean: Tensor
     scale: Tensor
     turn: Tensor
+    low: Tensor | None
+    high: Tensor | None
 
     def __init__(self, height: int = 1, width: int = 1) -> None:
         super().__init__()
         self.register_buffer("mean", torch.zeros(3, height, width))
         self.register_buffer("scale", torch.full((3, height, width), 255.0))
         self.register_buffer("turn", torch.zeros((), dtype=torch.int64), persistent=False)  # decides noise
+        # The least and the most that each may be; none, and all there is is seen.
+        self.register_buffer("low", None)
+        self.register_buffer("high", None)
 
     @torch.no_grad()
     def fit(self, mean: Float[Tensor, "3 H W"], std: Float[Tensor, "3 H W"], floor: float = FLOOR) -> None:
@@ -47,11 +52,27 @@ class Pixels(nn.Module):
     def get_used_to(self, mean: Float[Tensor, "3 H W"], floor: float = FLOOR) -> None:
         """To frames with another mean, where pixels hardly ever changed; `floor` as they were fitted with."""
         varied = self.scale - floor * 255
-        self.mean.lerp_(mean.to(self.mean), 1 / (1 + (varied / QUIET).square()))
+        by = (mean.to(self.mean) - self.mean) / (1 + (varied / QUIET).square())
+        self.mean += by
+        if self.low is not None and self.high is not None:
+            self.low, self.high = self.low + by, self.high + by
+
+    @torch.no_grad()
+    def keep_within(self, low: Float[Tensor, "3 H W"], high: Float[Tensor, "3 H W"]) -> None:
+        """From here on a pixel that goes beyond what it has been seen at is seen at the nearest that it has."""
+        self.low, self.high = low.to(self.mean), high.to(self.mean)
+
+    def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        if f"{prefix}low" in state:
+            self.keep_within(state[f"{prefix}low"], state[f"{prefix}high"])
+        super()._load_from_state_dict(state, prefix, *rest)
 
     def encode(self, frames: UInt8[Tensor, "b H W 3"] | Float[Tensor, "b H W 3"]) -> Float[Tensor, "b 3 H W"]:
         """The permuted view of (b, H, W, 3) memory is channels-last already: no copy but the cast."""
-        return (frames.permute(0, 3, 1, 2) - self.mean) / self.scale
+        values = frames.permute(0, 3, 1, 2)
+        if self.low is not None and self.high is not None:
+            values = values.clamp(self.low, self.high)
+        return (values - self.mean) / self.scale
 
     def colours(self, values: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b 3 H W"]:
         """The opposite of encode, up to the order of axes: 0..255."""

@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,8 +11,10 @@ import transporter
 from transporter.control.keyqn.agent import KeyQN
 from transporter.control.keyqn.config import EyesConfig, KeyQNConfig, LearningConfig, NetworkConfig, ProtocolConfig
 from transporter.control.keyqn.experiment import Experiment, agent_file, learn, settings
+from transporter.control.keyqn.in_loop import own_copies
 from transporter.control.keyqn.measure import measure
 from transporter.control.keyqn.training import Training
+from transporter.control.stored import fingerprint
 from transporter.errors import InputError
 from transporter.runs import Run
 from transporter.training.learner import Hardware
@@ -41,6 +44,15 @@ def until(training: Training, count: int) -> None:
 def weights(training: Training, agent: int) -> torch.Tensor:
     assert training.eyes is not None
     return torch.cat([t.flatten() for t in training.eyes.detectors[agent].net.parameters()]).detach().clone()
+
+
+def test_who_is_to_learn_what_is_new_is_not_blinkered() -> None:
+    detector = transporter.load("breakout", "cpu")
+    blind = detector.blinkered(np.zeros((1, 80, 80, 3), np.uint8))
+    assert fingerprint(blind) != fingerprint(detector)
+    (copy,) = own_copies([blind])
+    assert copy.net.pixels.low is None
+    assert fingerprint(copy)["weights"] == fingerprint(own_copies([detector])[0])["weights"]
 
 
 def test_the_past_is_seen_anew_with_every_new_pair_of_eyes() -> None:

@@ -15,7 +15,7 @@ from transporter.control.returns import rescale
 SMALL = NetworkConfig(thermometer=4, hidden=8, memory=4)
 PLAIN = LearningConfig(
     batch=4, burn_in=1, unroll=3, steps_start=2, steps_end=2, gamma_start=0.5, gamma_end=0.5, rescale=False,
-    reset_every=0, weight_decay=0.0,
+    reset_every=0, weight_decay=0.0, trace=0.0,
 )  # fmt: skip
 
 
@@ -72,6 +72,28 @@ def test_the_target_of_a_row_by_hand(double: bool, scaled: bool) -> None:
     expected = torch.nn.functional.smooth_l1_loss(taken, targets)
     assert float(loss) == pytest.approx(float(expected), rel=1e-4)
     assert float(value) == pytest.approx(float(taken.mean()), rel=1e-5)
+
+
+def test_returns_go_on_while_actions_were_near_the_best() -> None:
+    made = learner(dataclasses.replace(PLAIN, trace=0.5, tolerance=0.1, double=False), seeds=(0,))
+    made.network = Told()  # type: ignore[assignment]
+    rows = torch.arange(5.0)[None, :, None]
+    # What the first action, which was taken, is worth, and the second. On row 2 the second is far better; on row 3 a
+    # little, and what counts as little is a tenth of what the best are worth: of 1 + 4 + 2.1 + 1, a mean of 2.
+    online = torch.tensor([[9.0, 9], [1, 1], [1, 4], [2, 2.1], [1, 1]]).view(1, 5, 1, 2)
+    frozen = torch.tensor([[0.0, 0], [0, 0], [8, 0], [16, 0], [32, 0]]).view(1, 5, 1, 2)
+    action, ones = torch.zeros(1, 5, 1, dtype=torch.int64), torch.ones(1, 5, 1)
+    before = Before(ones > 2, action, ones)
+
+    def off(real: torch.Tensor) -> list[float]:
+        window = Window(rows, rows, before, Outcome(action, ones, ones, real), Memory(ones, ones))
+        return made.fit(online, frozen, window).off.flatten().tolist()  # type: ignore[arg-type]
+
+    # γ = ½, reward 1. Row 3: 1 + ½ 32 = 17; row 2 goes on with it by half: 1 + ½ (½ 16 + ½ 17); row 1 not: 1 + ½ 8.
+    assert off(ones > 0) == pytest.approx([5 - 1, 9.25 - 1, 17 - 2])
+    real = ones > 0
+    real[0, 3] = False  # the last row of an episode: nothing goes on through it, and nothing is learnt from it
+    assert off(real) == pytest.approx([5 - 1, 9 - 1, 0])
 
 
 def test_the_least_opinion_of_the_best_action_is_believed() -> None:
@@ -180,7 +202,7 @@ def test_a_histogram_fits_its_own_target_best() -> None:
 
 
 def test_schedules() -> None:
-    config = LearningConfig()
+    config = LearningConfig(steps_end=3, gamma_end=0.997)  # BBF's
     assert [config.steps(n) for n in (0, 5_000, 10_000, 99_999)] == [10, 5, 3, 3]
     assert config.gamma(0) == pytest.approx(0.97)
     assert config.gamma(10**6) == pytest.approx(0.997)

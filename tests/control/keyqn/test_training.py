@@ -26,7 +26,7 @@ QUICK = KeyQNConfig(
         updates=1, batch=24, burn_in=2, unroll=7, rate=3e-3, target_rate=0.03, steps_start=3, steps_end=3,
         gamma_start=0.97, gamma_end=0.97, reset_every=0,
     ),
-    ProtocolConfig(interactions=2_400, first_updates=200, epsilon_steps=1_000, epsilon_end=0.03),
+    ProtocolConfig(interactions=3_000, first_updates=200, epsilon_steps=1_000, epsilon_end=0.03),
 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ class NetworkConfig:
     motion: bool = True  # also how far each keypoint moved since the last frame (not in the paper)
     speeds: int = 20  # … thermometer-coded, too, by so many thresholds per axis
     hidden: int = 256  # units of the layers before and after the memory
-    memory: int = 256  # units of the LSTM (as in the paper's options agent, §4.2.2)
+    memory: int = 128  # units of the LSTM (the paper's options agent, which sees pixels, has 256: §4.2.2)
     dueling: bool = True  # value and advantages apart (Wang et al. 2016; kept by Rainbow, SPR and BBF)
     bins: int = 51  # Q as a histogram, learnt by classification (Farebrother et al. 2024); 0: a number, by regression
     limit: float = 10.0  # the histogram's range is ±limit, after rescaling (C51's, in Rainbow, SPR and BBF)
@@ -42,8 +42,8 @@ class LearningConfig:
     BBF: Schwarzer et al. 2023; R2D2 and MEME: Kapturowski et al. 2019 and 2022; SR-SPR: D'Oro et al. 2023.
     """
 
-    updates: int = 1  # per interaction (SR-SPR and BBF: 2 to 8, of 32 transitions each; ours are of 512)
-    batch: int = 32  # sequences in an update (R2D2: 64; SPR and BBF: 32 transitions)
+    updates: int = 1  # per interaction (SR-SPR and BBF: 2 to 8, of 32 transitions each; ours are of 256)
+    batch: int = 16  # sequences in an update (R2D2: 64; SPR and BBF: 32 transitions)
     burn_in: int = 8  # rows that only bring the memory up to date (R2D2: 40 of 80; our episodes are shorter)
     unroll: int = 16  # rows learnt from, after those
     rate: float = 3e-4  # Adam's (BBF and R2D2: 1e-4, for deeper networks)
@@ -52,11 +52,11 @@ class LearningConfig:
     clip: float = 10.0  # norm of an agent's gradient (SPR, BBF)
     target_rate: float = 0.005  # share of the online network that the frozen one takes over at each update (BBF)
     refit_every: int = 0  # instead: a whole copy every so many updates, as in neural fitted Q (Riedmiller 2005)
-    steps_start: int = 10  # n of n-step returns after a reset (BBF) …
-    steps_end: int = 3  # … and in the end (BBF)
+    trace: float = 0.95  # λ: returns go on while actions were near the best known now (Watkins, MEME); 0: n steps
+    steps_start: int = 10  # n of those after a reset (BBF) …
+    steps_end: int = 10  # … and in the end (SPR; BBF: 3)
     gamma_start: float = 0.97  # discount after a reset (BBF) …
-    gamma_end: float = 0.997  # … and in the end (BBF, R2D2)
-    trace: float = 0.0  # λ: returns go on while actions were near the best known now (Watkins; MEME: 0.95); 0: n steps
+    gamma_end: float = 0.99  # … and in the end (SPR; BBF, R2D2: 0.997)
     tolerance: float = 0.1  # … which are less worse than this share of what actions are worth (MEME: 0.01, of the best)
     anneal: int = 10_000  # updates from start to end (BBF)
     reset_every: int = 40_000  # updates between resets of the last layers (SR-SPR: 40,000; BBF: 20,000)
