@@ -80,6 +80,7 @@ def blinker(frames: int, only: tuple[str, ...]) -> None:
     for name, path in shipped().items():
         if name.startswith(only):
             detector = load(name, "cpu")
+            detector.card["blinkers"] = f"blind to what {frames:,} frames of random play do not show"
             detector.blinkered(random_play(name, detector.config.size, frames)).save(path)
             print(f"{name:20} knows {frames:,} frames", flush=True)
 
@@ -90,10 +91,10 @@ def random_play(name: str, size: int, frames: int) -> Iterator[np.ndarray]:
         yield from (sight.frame for sight in play(env, frames=frames, seed=BLINKER_SEED) if not sight.first)
 
 
-def renew(frames: int, out: Path, only: tuple[str, ...], device: str) -> None:
-    """Measure anew what was measured on fewer frames, and put it on the card: short play has few long stretches."""
+def renew(frames: int, out: Path, only: tuple[str, ...], device: str, changed: bool) -> None:
+    """For the card, measure anew what changed or was measured on fewer frames: short play has few long stretches."""
     cards = {path: load(name, "cpu") for name, path in shipped().items() if name.startswith(only)}
-    short = {path: detector for path, detector in cards.items() if detector.card["measured"]["frames"] < frames}
+    short = {path: one for path, one in cards.items() if changed or one.card["measured"]["frames"] < frames}
     for path, found in found_again(short, frames, SEED, device):
         detector = short[path]
         detector.card |= measured(found.to_json(), NOTES.get(path.stem, ""))
@@ -160,7 +161,7 @@ def main(
         measured_in: Folder for what is measured here.
         only: Ship and measure only models whose names begin so, with commas between them.
         device: Where keypoints are found: cpu, which everyone has, or cuda, for much play.
-        blinkers: Frames of random play; models are made blind to what these never show. 0: they stay as they are.
+        blinkers: Frames of random play; models are made blind to what these never show, and measured. 0: they stay.
     """
     at_least(1, frames=frames)
     at_least(0, blinkers=blinkers)
@@ -174,8 +175,8 @@ def main(
                 (measured_in / f"{one.name}.json").unlink(missing_ok=True)  # it was the card of the one before
     if blinkers:
         blinker(blinkers, names)
-    if renew_cards:
-        renew(frames, measured_in, names, device)
+    if renew_cards or blinkers:
+        renew(frames, measured_in, names, device, changed=blinkers > 0)
     if out == SHIPPED and not check(frames, measured_in, names, device):
         sys.exit(1)
 
