@@ -16,7 +16,6 @@ import tyro
 from transporter.cli import leave
 from transporter.cli.given import at_least
 from transporter.control.keyqn.agent import KeyQN
-from transporter.control.keyqn.in_loop import own_copies
 from transporter.envs.atari import AtariEnv
 from transporter.errors import InputError
 from transporter.results import Result
@@ -43,8 +42,10 @@ def episodes(env: AtariEnv, agent: KeyQN | None, frames: int, seed: int) -> Iter
             for kept, new in zip(shown, (frame, *env.truth()), strict=True):
                 kept.append(new)
             chosen = agent(frame, reward) if agent is not None else None
-            if chosen is None or random.random() < EPSILON:
+            if agent is None or chosen is None:
                 chosen = int(random.integers(len(env.scene.actions)))
+            elif random.random() < EPSILON:
+                chosen = agent.made_to(int(random.integers(len(env.scene.actions))))
             lives, frames = info["lives"], frames - 1
             frame, reward, terminated, truncated, info = env.step(chosen)
             over = terminated or truncated
@@ -78,11 +79,12 @@ def main(agents: tyro.conf.Positional[list[Path]], /, out: Path, frames: int = 3
         if agent.detector is None:
             raise InputError(f"{path} has no detector: it sees {agent.kind}")
         game = agent.card["environment"]
-        (opened,) = own_copies([agent.detector])
+        if any(name.startswith(f"{game},") for name in figures):
+            raise InputError(f"two agents of {game}: name one of each game")
         with closing(AtariEnv(game, agent.detector.config.size)) as env:
             for who, player in (("random", None), ("the agent", agent)):
                 played = list(episodes(env, player, frames, seed))
-                for how, detector in (("as it is", agent.detector), ("without blinkers", opened)):
+                for how, detector in (("as it is", agent.detector), ("without blinkers", agent.detector.opened())):
                     result = followed(detector, played, env, seed)
                     name = f"{game}, {who} plays, {how}"
                     figures |= {f"{name}: at {n}": result.curve.at(n).ratio for n in LENGTHS}

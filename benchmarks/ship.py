@@ -94,6 +94,8 @@ def random_play(name: str, size: int, frames: int) -> Iterator[np.ndarray]:
 def renew(frames: int, out: Path, only: tuple[str, ...], device: str, changed: bool) -> None:
     """For the card, measure anew what changed or was measured on fewer frames: short play has few long stretches."""
     cards = {path: load(name, "cpu") for name, path in shipped().items() if name.startswith(only)}
+    if changed and (most := max(one.card["measured"]["frames"] for one in cards.values())) > frames:
+        raise InputError(f"a card was measured on {most:,} frames: give --frames {most}, or --only others")
     short = {path: one for path, one in cards.items() if changed or one.card["measured"]["frames"] < frames}
     for path, found in found_again(short, frames, SEED, device):
         detector = short[path]
@@ -174,6 +176,8 @@ def main(
             if out == SHIPPED:
                 (measured_in / f"{one.name}.json").unlink(missing_ok=True)  # it was the card of the one before
     if blinkers:
+        if not only:
+            raise InputError("--blinkers is for models that --only names: others have not seen all there is to follow")
         blinker(blinkers, names)
     if renew_cards or blinkers:
         renew(frames, measured_in, names, device, changed=blinkers > 0)

@@ -255,7 +255,7 @@ def test_accustomed_to_frames_that_came_by_way_of_another_size() -> None:
     shown = np.stack([sight.frame for sight in play(atari.make("pong", 160), frames=100, seed=1)])
     known, other = pong(shown), resize(shown, 128, 128)
     used = pong.accustomed(other)
-    assert (np.linalg.norm(pong(other) - known, axis=-1) < 0.1).mean() < 0.3
+    assert (np.linalg.norm(pong(other) - known, axis=-1) < 0.1).mean() < 0.5
     assert (np.linalg.norm(used(other) - known, axis=-1) < 0.1).mean() > 0.9
     assert used.card == pong.card
     np.testing.assert_array_equal(pong(shown), known)  # it has not changed itself
@@ -269,9 +269,24 @@ def test_blinkered_to_what_some_frames_show(detector: Detector, tmp_path: Path) 
     other = frames(5, 32, 32, seed=9)
     np.testing.assert_array_equal(blind(other), detector(np.clip(other, low, high)))
     assert not np.allclose(blind(other), detector(other))
-    blind.save(tmp_path / "blind.safetensors", half=False)
-    again = Detector.from_file(tmp_path / "blind.safetensors", "cpu")
-    np.testing.assert_array_equal(again(other), blind(other))
+    for half in (False, True):
+        blind.save(tmp_path / "blind.safetensors", half=half)
+        again = Detector.from_file(tmp_path / "blind.safetensors", "cpu")
+        np.testing.assert_allclose(again(other), blind(other), atol=0.02 if half else 0)
+        np.testing.assert_array_equal(again.net.pixels.low, blind.net.pixels.low)  # bytes are whole in half precision
+    large = frames(5, 64, 64, seed=9)
+    np.testing.assert_allclose(blind(large), blind(resize(large, 32, 32)), atol=0.02)
+    np.testing.assert_array_equal(blind.opened()(other), detector(other))
+    detector(other)
+    detector.net.pixels.keep_within(*(torch.from_numpy(part).permute(2, 0, 1) for part in (low, high)))
+    np.testing.assert_array_equal(detector(other), blind(other))  # it notices
+    tensors = blind.net.state_dict()
+    for wrong in (
+        {**tensors, "pixels.low": torch.zeros(3, 4, 4)},
+        {n: t for n, t in tensors.items() if n[-4:] != "high"},
+    ):
+        with pytest.raises(InputError, match="the weights do not fit"):
+            Detector.from_tensors(blind.config, wrong, device="cpu")
     now, then = blind.accustomed(other // 2).net.pixels, blind.net.pixels
     assert now.low is not None
     assert then.low is not None

@@ -168,9 +168,9 @@ def test_clutter_is_patches_of_one_colour_each() -> None:
     changed = off[:, 0]
     some = changed.flatten(1).any(1)
     assert some.float().mean() == pytest.approx(1 - (1 - 0.5 / 8) ** 8, abs=0.05)
-    assert 0 < changed.any(2).sum(1).max() <= 30  # rows
-    one = pixels.cluttered(frames, 0.5)[some][0]
-    assert 0 <= pixels.colours(one[None])[:, :, changed[some][0]].min() <= 255
+    seen = pixels.colours(pixels.cluttered(frames, 0.5)).movedim(1, -1)[changed]
+    assert 0 <= seen.min() < 20 < 235 < seen.max() <= 255.01
+    assert pixels.cluttered(frames, 0.5).is_contiguous(memory_format=torch.channels_last)
     full = pixels.cluttered(frames, 8.0)
     assert (full != frames)[:, 0].float().mean() > 3 * changed.float().mean()
     assert pixels.colours(full).max() == pytest.approx(300, abs=1e-2)  # where there is none it stays
@@ -184,8 +184,8 @@ def test_a_patch_is_a_rectangle_of_at_most_a_fifth_and_a_pixel() -> None:
     seen = pixels.cluttered(frames, 0.1)
     sides = []
     for frame in seen:
-        values, counts = frame[0].unique(return_counts=True)
-        if len(values) == 2 and counts.min() > 0:  # one patch
+        values = frame[0].unique()
+        if len(values) == 2:  # one patch
             rows, columns = torch.nonzero(frame[0] != 2, as_tuple=True)
             high, wide = int(rows.max() - rows.min()) + 1, int(columns.max() - columns.min()) + 1
             assert high * wide == len(rows)

@@ -99,7 +99,7 @@ def show_evaluation(found: "Evaluation") -> None:
     table(f"{found.scene}: {found.frames:,} frames, {found.episodes} episodes", heads, rows)
     # An episode is one window of a length only if it does not last longer.
     if whole := [str(length) for length in SHOWN if found.curve.at(length).windows == found.episodes]:
-        say(f"no episode lasts longer than {whole[0]} steps: at {', '.join(whole)} these are whole episodes")
+        say(f"no episode here has more than {whole[0]} steps: at {', '.join(whole)} these are whole episodes")
     rows = [
         [row.name, str(row.windows), _number(row.recall, 2), _number(row.error, 3), _number(row.keypoint, 0)]
         for row in found.objects

@@ -191,6 +191,13 @@ class Detector:
         other.net.pixels.keep_within(low.permute(2, 0, 1), high.permute(2, 0, 1))
         return other
 
+    def opened(self) -> Self:
+        """The same detector without blinkers: it sees all there is."""
+        other = self._copy()
+        other.net.pixels.see_all()
+        other.card = {name: value for name, value in self.card.items() if name != "blinkers"}
+        return other
+
     def _seen(self, frames: Iterable[UInt8[np.ndarray, "h w 3"]]) -> Iterator[Float[Tensor, "H W 3"]]:
         """Frames one by one, in the size that the network sees."""
         size = self.config.size
@@ -299,4 +306,6 @@ class _Fast:
         return self.of != self._state(detector)
 
     def _state(self, detector: Detector) -> tuple[object, ...]:
-        return id(detector.net), detector.precision, *(tensor._version for tensor in self.weights)
+        pixels = detector.net.pixels
+        bounds = id(pixels.low), id(pixels.high)
+        return id(detector.net), detector.precision, bounds, *(tensor._version for tensor in self.weights)

@@ -62,9 +62,15 @@ class Pixels(nn.Module):
         """From here on a pixel that goes beyond what it has been seen at is seen at the nearest that it has."""
         self.low, self.high = low.to(self.mean), high.to(self.mean)
 
+    def see_all(self) -> None:
+        """No bounds any more."""
+        self.low = self.high = None
+
     def _load_from_state_dict(self, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        if f"{prefix}low" in state:
-            self.keep_within(state[f"{prefix}low"], state[f"{prefix}high"])
+        if not any(f"{prefix}{name}" in state for name in ("low", "high")):
+            self.see_all()
+        elif self.low is None:
+            self.keep_within(torch.empty_like(self.mean), torch.empty_like(self.mean))  # room for what is loaded
         super()._load_from_state_dict(state, prefix, *rest)
 
     def encode(self, frames: UInt8[Tensor, "b H W 3"] | Float[Tensor, "b H W 3"]) -> Float[Tensor, "b 3 H W"]:
@@ -100,7 +106,7 @@ class Pixels(nn.Module):
         colours = (255 * chance[..., 5:, None, None] - self.mean) / self.scale  # (b, patches, 3, H, W)
         for patch in range(PATCHES):
             values = torch.where(inside[:, patch, None], colours[:, patch], values)
-        return values
+        return values.contiguous(memory_format=torch.channels_last)
 
     def grained(self, values: Float[Tensor, "b 3 H W"], levels: float) -> Float[Tensor, "b 3 H W"]:
         """As another codec, camera or renderer might have them: off by up to so many grey levels each pixel by itself,

@@ -82,7 +82,7 @@ class KeyQN:
             while not over:
                 best = self(view, reward)
                 if chance.random() < epsilon:
-                    self._action = best = int(chance.integers(self.actions))
+                    best = self.made_to(int(chance.integers(self.actions)))
                 lives = info.get("lives", 0)
                 view, gained, terminated, truncated, info = env.step(best)
                 reward, over = float(gained), bool(terminated or truncated)
@@ -91,6 +91,11 @@ class KeyQN:
                     self.reset()
             scores.append(score)
         return scores
+
+    def made_to(self, action: int) -> int:
+        """Another action was taken than the one it chose last: that is what it remembers."""
+        self._action = action
+        return action
 
     def loses_life(self, before: int, after: int) -> bool:
         """Whether its memory begins anew here: in training a lost life ended an episode."""

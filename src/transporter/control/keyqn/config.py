@@ -53,11 +53,11 @@ class LearningConfig:
     target_rate: float = 0.005  # share of the online network that the frozen one takes over at each update (BBF)
     refit_every: int = 0  # instead: a whole copy every so many updates, as in neural fitted Q (Riedmiller 2005)
     trace: float = 0.95  # λ: returns go on while actions were near the best known now (Watkins, MEME); 0: n steps
-    steps_start: int = 10  # n of those after a reset (BBF) …
+    tolerance: float = 0.1  # near: less worse than this share of the mean worth of the best (MEME: 0.01, of each)
+    steps_start: int = 10  # with trace 0: n after a reset (BBF) …
     steps_end: int = 10  # … and in the end (SPR; BBF: 3)
     gamma_start: float = 0.97  # discount after a reset (BBF) …
     gamma_end: float = 0.99  # … and in the end (SPR; BBF, R2D2: 0.997)
-    tolerance: float = 0.1  # … which are less worse than this share of what actions are worth (MEME: 0.01, of the best)
     anneal: int = 10_000  # updates from start to end (BBF)
     reset_every: int = 40_000  # updates between resets of the last layers (SR-SPR: 40,000; BBF: 20,000)
     reset_until: float = 0.85  # no reset after this share of the training: what was reset must learn again

@@ -15,7 +15,7 @@ from transporter.control.keyqn.config import EyesConfig
 from transporter.control.keyqn.observe import Keypoints
 from transporter.control.replay import SequenceReplay
 from transporter.errors import InputError
-from transporter.models.detector import BOUNDS, Detector
+from transporter.models.detector import Detector
 from transporter.models.devices import room
 from transporter.runs import Checkpoint, Json
 from transporter.training.batches import there
@@ -144,11 +144,7 @@ def _learner(config: EyesConfig, detector: Detector, seed: int, hardware: Hardwa
 
 def own_copies(detectors: Sequence[Detector]) -> list[Detector]:
     """Detectors that can be changed without anyone else's noticing; not blinkered: they shall learn what is new."""
-    open_ = [{name: t for name, t in d.net.state_dict().items() if name not in BOUNDS} for d in detectors]
-    return [
-        Detector.from_tensors(d.config, tensors, d.card, str(d.device))
-        for d, tensors in zip(detectors, open_, strict=True)
-    ]
+    return [detector.opened() for detector in detectors]
 
 
 def check_room(needed: int, device: torch.device) -> None:

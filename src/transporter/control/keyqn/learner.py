@@ -14,7 +14,7 @@ from transporter.control.keyqn.network import QNetwork
 from transporter.control.keyqn.priorities import Priorities
 from transporter.control.keyqn.weights import Weights
 from transporter.control.replay import SequenceReplay, Window
-from transporter.control.returns import n_step_returns, q_lambda_returns, rescale, unscale
+from transporter.control.returns import n_step_returns, q_lambda_returns, rescale, unscale, watkins_traces
 from transporter.models.graphs import Captured
 
 BLUR = 0.75  # standard deviation of a target, in bins (Farebrother et al. 2024)
@@ -136,7 +136,7 @@ class Learner:
             taken = q.gather(-1, action[..., None])[..., 0]
             if c.trace:
                 near = near_best(taken, q.amax(-1), c.tolerance).movedim(1, 0)
-                traces = c.trace * (near & goes_on)[1:].float()  # no return goes on through a row without an action
+                traces = watkins_traces(c.trace, near & goes_on)[:-1]  # none goes on through a row without an action
                 returns = q_lambda_returns(rewards[:-1], discounts[:-1], values[1:], traces)
             else:
                 most = max(c.steps_start, c.steps_end)

@@ -149,7 +149,7 @@ def thermometer(x: Float[Tensor, "*n"], levels: int) -> Float[Tensor, "*n levels
 
 
 def _spread(x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-    """Small numbers further apart than large ones, 1 where it was: most things move by a pixel or two."""
+    """Small numbers further apart than large ones, while 1 stays 1: most things move by a pixel or two."""
     return x.sign() * x.abs().pow(2 / 3)
 
 
