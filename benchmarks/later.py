@@ -14,7 +14,7 @@ import numpy as np
 import tyro
 
 from transporter.cli import leave
-from transporter.cli.given import at_least
+from transporter.cli.given import at_least, room_for
 from transporter.control.keyqn.agent import KeyQN
 from transporter.envs.atari import AtariEnv
 from transporter.errors import InputError
@@ -72,15 +72,21 @@ def main(agents: tyro.conf.Positional[list[Path]], /, out: Path, frames: int = 3
     at_least(1, frames=frames)
     if not agents:
         raise InputError("name files of agents")
+    loaded = [KeyQN.load(path, "cpu") for path in agents]
+    games = [agent.card["environment"] for agent in loaded]
+    if len(set(games)) < len(games):
+        raise InputError("name one agent of each game")
+    with room_for(out):
+        measure(loaded, out, frames, seed)
+
+
+def measure(agents: list[KeyQN], out: Path, frames: int, seed: int) -> None:
     figures: dict[str, float] = {}
     details = {}
-    for path in agents:
-        agent = KeyQN.load(path, "cpu")
-        if agent.detector is None:
-            raise InputError(f"{path} has no detector: it sees {agent.kind}")
+    for agent in agents:
         game = agent.card["environment"]
-        if any(name.startswith(f"{game},") for name in figures):
-            raise InputError(f"two agents of {game}: name one of each game")
+        if agent.detector is None:
+            raise InputError(f"the agent of {game} has no detector: it sees {agent.kind}")
         with closing(AtariEnv(game, agent.detector.config.size)) as env:
             for who, player in (("random", None), ("the agent", agent)):
                 played = list(episodes(env, player, frames, seed))

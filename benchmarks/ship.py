@@ -80,8 +80,10 @@ def blinker(frames: int, only: tuple[str, ...]) -> None:
     for name, path in shipped().items():
         if name.startswith(only):
             detector = load(name, "cpu")
-            detector.card["blinkers"] = f"blind to what {frames:,} frames of random play do not show"
-            detector.blinkered(random_play(name, detector.config.size, frames)).save(path)
+            blind = detector.blinkered(random_play(name, detector.config.size, frames))
+            # What was measured stays on the card until it is measured anew, which is next.
+            blind.card = detector.card | {"blinkers": f"blind to what {frames:,} frames of random play do not show"}
+            blind.save(path)
             print(f"{name:20} knows {frames:,} frames", flush=True)
 
 

@@ -69,6 +69,7 @@ def test_it_stops_when_asked_and_goes_on_for_longer(stopped, forked, tmp_path: P
         ("explore sprites", "sprites has no actions to choose from"),
         ("explore pong --frames 0", "--frames and --checkpoint-every must be at least 1"),
         ("explore pong --model pong --keypoints 3", "a --model has its own"),
+        ("explore pong --json /", "/ is a folder: name a file"),
         ("explore pong --model nowhere", "nowhere is neither a shipped model"),
         ("explore pong --acting.replay 1000", "a replay of 1,000 steps is too small for 256 players"),
         ("explore pong --learning.discount 1", "the discount must lie between 0 and 1"),

@@ -277,6 +277,7 @@ def test_blinkered_to_what_some_frames_show(detector: Detector, tmp_path: Path) 
     large = frames(5, 64, 64, seed=9)
     np.testing.assert_allclose(blind(large), blind(resize(large, 32, 32)), atol=0.02)
     np.testing.assert_array_equal(blind.opened()(other), detector(other))
+    assert (blind.card["blinkers"], "blinkers" in blind.opened().card) == ("blind to what 5 frames do not show", False)
     detector(other)
     detector.net.pixels.keep_within(*(torch.from_numpy(part).permute(2, 0, 1) for part in (low, high)))
     np.testing.assert_array_equal(detector(other), blind(other))  # it notices
@@ -297,6 +298,12 @@ def test_blinkered_to_what_some_frames_show(detector: Detector, tmp_path: Path) 
 def test_nothing_to_be_blinkered_to(detector: Detector) -> None:
     with pytest.raises(InputError, match="no frame to know anything from"):
         detector.blinkered(frames(0))
+    for wrong, line in (("a.mp4", "not str"), (None, "not NoneType"), (frames()[0], r"not \(56, 3\) uint8")):
+        with pytest.raises(InputError, match=line):
+            detector.blinkered(wrong)  # type: ignore[arg-type]
+    for batch in (0, -1, 1.5):
+        with pytest.raises(InputError, match="batch must be a whole number"):
+            detector(frames(), batch=batch)  # type: ignore[call-overload]
     plain = Detector(ModelConfig(keypoints=4, size=32, shape=TINY), device="cpu")
     with pytest.raises(InputError, match="others mind no single pixel"):
         plain.blinkered(frames())

@@ -1,13 +1,13 @@
 """transporter explore: options from keypoints, learnt without reward."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from transporter.cli.given import Maybe, at_least, device_named
+from transporter.cli.given import Maybe, at_least, device_named, room_for
 from transporter.cli.train import leave_a_core, shared_run
 from transporter.control.options.config import OptionsConfig
 from transporter.errors import InputError
@@ -76,15 +76,16 @@ def explore(
     device = device_named(device)
     path = out or Path("runs") / f"explore-{game}-seed{seed}"
     schedule = Schedule(frames, evaluate_every, log_every, checkpoint_every)
-    with process_group(Hardware(device).resolve()) as rank:
-        experiment = experiment_of(game, seed, settings, model, keypoints, device)
-        carry_out(experiment, path, device, schedule, video, spread_over(ray, actors), rank)
-    if rank != 0:
-        return
-    if json is not None:
-        from transporter.files import write_text
+    with room_for(json) if json else nullcontext():
+        with process_group(Hardware(device).resolve()) as rank:
+            experiment = experiment_of(game, seed, settings, model, keypoints, device)
+            carry_out(experiment, path, device, schedule, video, spread_over(ray, actors), rank)
+        if rank != 0:
+            return
+        if json is not None:
+            from transporter.files import write_text
 
-        write_text(json, result_file(path).read_text(encoding="utf-8"))
+            write_text(json, result_file(path).read_text(encoding="utf-8"))
     from transporter.cli.console import bold, say
 
     say(f"done: {bold(path)} (options, results and curves)")

@@ -1,12 +1,12 @@
 """transporter keyqn: agents that learn Atari games from keypoints in 100,000 interactions."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from transporter.cli.given import Maybe, at_least, device_named
+from transporter.cli.given import Maybe, at_least, device_named, room_for
 from transporter.cli.train import claimed_run, leave_a_core
 from transporter.control.keyqn.config import KeyQNConfig
 from transporter.errors import InputError
@@ -73,11 +73,12 @@ def keyqn(
     chosen = tuple(range(first_seed, first_seed + seeds))
     experiment = Experiment(tuple(game), chosen, observation, settings, detectors, in_loop)
     path = out or Path("runs") / f"keyqn-{'-'.join(game)}-{observation}{'-in-loop' * in_loop}"
-    carry_out(experiment, path, Hardware(device, compile=compile), log_every, checkpoint_every, video)
-    if json is not None:
-        from transporter.files import write_text
+    with room_for(json) if json else nullcontext():
+        carry_out(experiment, path, Hardware(device, compile=compile), log_every, checkpoint_every, video)
+        if json is not None:
+            from transporter.files import write_text
 
-        write_text(json, result_file(path).read_text(encoding="utf-8"))
+            write_text(json, result_file(path).read_text(encoding="utf-8"))
     from transporter.cli.console import bold, say
 
     say(f"done: {bold(path)} (agents, results and curves)")

@@ -51,7 +51,7 @@ def track(
         out: Folder for the results; by default NAME-tracks beside the video.
         format: Which tables to write, one or several; sleap needs the extra of that name.
         clip: Beside the tables, a labelled MP4.
-        accustom: First get used to how the clip looks, by the mean of its frames: for one with another codec, light or
+        accustom: First get used to how the clip looks, by the mean of its frames: for one with another codec or
             size than the model was trained on. The camera stands as it stood there.
         partial: Take what there is of a file that is cut short, instead of refusing it.
         rate: Frames a second of a folder of images, which knows no times.

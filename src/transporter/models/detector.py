@@ -112,6 +112,8 @@ class Detector:
         except ValueError:
             raise InputError("frames must be (T, H, W, 3) uint8: these are not all of one size") from None
         _check(frames.shape, frames.dtype == np.uint8, frames.dtype)
+        if batch is not None and (not isinstance(batch, int) or batch < 1):
+            raise InputError(f"batch must be a whole number of frames, at least 1, not {batch}")
         if batch is None:
             most = GPU_BATCH if self.device.type == "cuda" else BATCH
             batch = max(1, min(most, BYTES // max(1, frames[:1].nbytes)))
@@ -158,7 +160,7 @@ class Detector:
     def accustomed(self, frames: Iterable[UInt8[np.ndarray, "h w 3"]]) -> Self:
         """The same detector, used to how these frames look: what never changes is seen against their own mean.
 
-        Another codec, renderer, light or size moves what stands still, and pixels that were standardised show that as
+        Another codec, renderer or size moves what stands still, and pixels that were standardised show that as
         if it were new. Where much changed in training, the data set's mean stays: what rests there now is still seen.
         """
         if not self.config.standardise:
@@ -182,12 +184,15 @@ class Detector:
         if not self.config.standardise:
             raise InputError("only a model whose pixels are standardised can be blinkered: others mind no single pixel")
         low = high = None
+        count = 0
         for seen in self._seen(frames):
             low = seen if low is None else torch.minimum(low, seen)
             high = seen if high is None else torch.maximum(high, seen)
+            count += 1
         if low is None or high is None:
             raise InputError("there is no frame to know anything from")
         other = self._copy()
+        other.card = self._unmeasured() | {"blinkers": f"blind to what {count:,} frames do not show"}
         other.net.pixels.keep_within(low.permute(2, 0, 1), high.permute(2, 0, 1))
         return other
 
@@ -195,13 +200,22 @@ class Detector:
         """The same detector without blinkers: it sees all there is."""
         other = self._copy()
         other.net.pixels.see_all()
-        other.card = {name: value for name, value in self.card.items() if name != "blinkers"}
+        other.card = self._unmeasured()
         return other
+
+    def _unmeasured(self) -> dict[str, Any]:
+        """The card of one with other blinkers, or none: what was measured was this one."""
+        return {name: value for name, value in self.card.items() if name not in ("blinkers", "measured", "failures")}
 
     def _seen(self, frames: Iterable[UInt8[np.ndarray, "h w 3"]]) -> Iterator[Float[Tensor, "H W 3"]]:
         """Frames one by one, in the size that the network sees."""
         size = self.config.size
+        if not isinstance(frames, Iterable):
+            raise InputError(f"frames must be (T, H, W, 3) uint8, not {type(frames).__name__}")
         for frame in frames:
+            if not isinstance(frame, np.ndarray) or frame.ndim != 3:
+                what = f"{frame.shape} {frame.dtype}" if isinstance(frame, np.ndarray) else type(frame).__name__
+                raise InputError(f"each frame must be an (H, W, 3) uint8 array, not {what}")
             _check((1, *frame.shape), frame.dtype == np.uint8, frame.dtype)
             yield resize_tensor(torch.from_numpy(np.ascontiguousarray(frame))[None], size, size)[0]
 

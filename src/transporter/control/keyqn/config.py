@@ -42,7 +42,7 @@ class LearningConfig:
     BBF: Schwarzer et al. 2023; R2D2 and MEME: Kapturowski et al. 2019 and 2022; SR-SPR: D'Oro et al. 2023.
     """
 
-    updates: int = 1  # per interaction (SR-SPR and BBF: 2 to 8, of 32 transitions each; ours are of 256)
+    updates: int = 1  # per interaction (SR-SPR and BBF: 2 to 8, of 32 transitions each; ours are of 16 × 16 rows)
     batch: int = 16  # sequences in an update (R2D2: 64; SPR and BBF: 32 transitions)
     burn_in: int = 8  # rows that only bring the memory up to date (R2D2: 40 of 80; our episodes are shorter)
     unroll: int = 16  # rows learnt from, after those
