@@ -25,7 +25,6 @@ from transporter.tracking.results import Evaluation
 
 LENGTHS = (1, 20, 100)
 EPSILON = 0.01
-BATCH = 64
 Detect = Callable[[np.ndarray], np.ndarray]
 
 
@@ -41,11 +40,10 @@ def episodes(env: AtariEnv, agent: KeyQN | None, frames: int, seed: int) -> Iter
                 agent.reset()
             for kept, new in zip(shown, (frame, *env.truth()), strict=True):
                 kept.append(new)
-            chosen = agent(frame, reward) if agent is not None else None
-            if agent is None or chosen is None:
-                chosen = int(random.integers(len(env.scene.actions)))
-            elif random.random() < EPSILON:
-                chosen = agent.made_to(int(random.integers(len(env.scene.actions))))
+            chosen = int(random.integers(len(env.scene.actions)))
+            if agent is not None:
+                best = agent(frame, reward)
+                chosen = agent.made_to(chosen) if random.random() < EPSILON else best
             lives, frames = info["lives"], frames - 1
             frame, reward, terminated, truncated, info = env.step(chosen)
             over = terminated or truncated
@@ -53,10 +51,8 @@ def episodes(env: AtariEnv, agent: KeyQN | None, frames: int, seed: int) -> Iter
 
 
 def followed(detect: Detect, played: list[tuple[list[np.ndarray], ...]], env: AtariEnv, seed: int) -> Evaluation:
-    found = []
-    for frames, centres, present in played:
-        parts = [detect(np.stack(frames[i : i + BATCH])) for i in range(0, len(frames), BATCH)]
-        found.append(Episode(np.concatenate(parts), np.stack(centres), np.stack(present)))
+    shown = [tuple(map(np.stack, part)) for part in played]
+    found = [Episode(detect(frames), centres, present) for frames, centres, present in shown]
     return judge(found, env.scene, seed, LENGTHS, 1)
 
 
@@ -76,6 +72,9 @@ def main(agents: tyro.conf.Positional[list[Path]], /, out: Path, frames: int = 3
     games = [agent.card["environment"] for agent in loaded]
     if len(set(games)) < len(games):
         raise InputError("name one agent of each game")
+    for path, agent in zip(agents, loaded, strict=True):
+        if agent.detector is None:
+            raise InputError(f"{path} has no detector: it sees {agent.kind}")
     with room_for(out):
         measure(loaded, out, frames, seed)
 
@@ -85,8 +84,7 @@ def measure(agents: list[KeyQN], out: Path, frames: int, seed: int) -> None:
     details = {}
     for agent in agents:
         game = agent.card["environment"]
-        if agent.detector is None:
-            raise InputError(f"the agent of {game} has no detector: it sees {agent.kind}")
+        assert agent.detector is not None
         with closing(AtariEnv(game, agent.detector.config.size)) as env:
             for who, player in (("random", None), ("the agent", agent)):
                 played = list(episodes(env, player, frames, seed))

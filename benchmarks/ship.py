@@ -96,8 +96,6 @@ def random_play(name: str, size: int, frames: int) -> Iterator[np.ndarray]:
 def renew(frames: int, out: Path, only: tuple[str, ...], device: str, changed: bool) -> None:
     """For the card, measure anew what changed or was measured on fewer frames: short play has few long stretches."""
     cards = {path: load(name, "cpu") for name, path in shipped().items() if name.startswith(only)}
-    if changed and (most := max(one.card["measured"]["frames"] for one in cards.values())) > frames:
-        raise InputError(f"a card was measured on {most:,} frames: give --frames {most}, or --only others")
     short = {path: one for path, one in cards.items() if changed or one.card["measured"]["frames"] < frames}
     for path, found in found_again(short, frames, SEED, device):
         detector = short[path]
@@ -180,6 +178,9 @@ def main(
     if blinkers:
         if not only:
             raise InputError("--blinkers is for models that --only names: others have not seen all there is to follow")
+        most = max(load(name, "cpu").card["measured"]["frames"] for name in shipped() if name.startswith(names))
+        if most > frames:
+            raise InputError(f"a card was measured on {most:,} frames: give --frames {most}, or --only others")
         blinker(blinkers, names)
     if renew_cards or blinkers:
         renew(frames, measured_in, names, device, changed=blinkers > 0)
