@@ -40,10 +40,11 @@ def episodes(env: AtariEnv, agent: KeyQN | None, frames: int, seed: int) -> Iter
                 agent.reset()
             for kept, new in zip(shown, (frame, *env.truth()), strict=True):
                 kept.append(new)
-            chosen = int(random.integers(len(env.scene.actions)))
-            if agent is not None:
-                best = agent(frame, reward)
-                chosen = agent.made_to(chosen) if random.random() < EPSILON else best
+            chosen = agent(frame, reward) if agent is not None else 0
+            if agent is None or random.random() < EPSILON:
+                chosen = int(random.integers(len(env.scene.actions)))
+                if agent is not None:
+                    agent.made_to(chosen)
             lives, frames = info["lives"], frames - 1
             frame, reward, terminated, truncated, info = env.step(chosen)
             over = terminated or truncated
