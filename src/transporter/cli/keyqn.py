@@ -63,13 +63,13 @@ def keyqn(
     at_least(1, seeds=seeds, log_every=log_every)
     at_least(0, first_seed=first_seed, checkpoint_every=checkpoint_every, video=video)
     device = device_named(device)
-    from transporter.control.keyqn.experiment import Experiment
+    from transporter.control.keyqn.experiment import LOOKS, Experiment
     from transporter.training.learner import Hardware
 
     check_games(game, observation)
-    if model and observation in ("objects", "pixels"):
+    if model and observation not in LOOKS:
         raise InputError(f"--model names a detector, and agents that see {observation} have none")
-    detectors = {} if observation in ("objects", "pixels") else detectors_for(game, model or [], device)
+    detectors = detectors_for(game, model or [], device) if observation in LOOKS else {}
     chosen = tuple(range(first_seed, first_seed + seeds))
     experiment = Experiment(tuple(game), chosen, observation, settings, detectors, in_loop)
     path = out or Path("runs") / f"keyqn-{'-'.join(game)}-{observation}{'-in-loop' * in_loop}"
