@@ -151,16 +151,18 @@ def test_absent_objects_and_empty_slots_say_nothing() -> None:
     rows = eyes([torch.tensor([[[1.0, 0.5, -0.5], [0.0, 0.9, 0.9]]])])
     code = inputs.read(rows[None], rows[None]).view(3, -1)
     # x ≥ -0.75, -0.25, 0.25; y ≥ -0.75; then the place itself; no motion
-    assert code[0].tolist() == [1, 1, 1, 1, 0, 1, 0, 0, 0, 0.5, -0.5, 0, 0]
+    assert code[0, :13].tolist() == [1, 1, 1, 1, 0, 1, 0, 0, 0, 0.5, -0.5, 0, 0]
+    assert not code[0, 13:].any()  # to the next multiple of eight
+    assert code.shape[1] == 16
     assert not code[1:].any()
 
 
 def test_motion_is_the_way_from_the_row_before() -> None:
     inputs = Objects(1).inputs(SMALL)
     rows, earlier = torch.tensor([[[[1.0, 0.50, 0.0]]]]), torch.tensor([[[[1.0, 0.45, 0.5]]]])
-    assert inputs.read(rows, earlier)[0, 0, -2:].tolist() == pytest.approx([0.5, -1.0])
+    assert inputs.read(rows, earlier)[0, 0, 11:13].tolist() == pytest.approx([0.5, -1.0])
     earlier[..., 0] = 0  # it was not there
-    assert inputs.read(rows, earlier)[0, 0, -2:].tolist() == [0, 0]
+    assert inputs.read(rows, earlier)[0, 0, 11:].tolist() == [0] * 5
 
 
 def test_fast_and_slow_are_told_apart_by_the_thermometer_of_motion() -> None:
@@ -168,10 +170,10 @@ def test_fast_and_slow_are_told_apart_by_the_thermometer_of_motion() -> None:
     moved = torch.tensor([-0.3, -0.1, 0.0, 0.1, 0.3])  # thresholds: ±0.4 · 0.25^1.5 = ±0.05, ±0.4 · 0.75^1.5 = ±0.26
     rows = torch.stack((torch.ones(5), moved, torch.zeros(5)), 1).view(1, 5, 1, 3)
     earlier = torch.tensor([1.0, 0, 0]).expand_as(rows).clone()
-    x = inputs.read(rows, earlier)[0, :, -8:-4]
+    x = inputs.read(rows, earlier)[0, :, 13:17]
     assert x.tolist() == [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
     earlier[..., 0] = 0
-    assert not inputs.read(rows, earlier)[..., -8:].any()
+    assert not inputs.read(rows, earlier)[..., 13:].any()
 
 
 def test_a_layout_goes_there_and_back() -> None:

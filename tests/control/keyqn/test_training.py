@@ -123,7 +123,7 @@ def test_atari_goes_on_after_a_break_as_without_one(tmp_path: Path) -> None:
 
 def test_games_that_do_not_come_back_are_noticed(catch: Callable[..., Game], tmp_path: Path) -> None:
     made = Training(small(100), [catch(0)], Objects(2), CPU)
-    trace(made, 50)
+    trace(made, 48)  # a ball lands, and can be seen in one of the two
     saved = made.checkpoint()
     other = Training(small(100), [catch(0, brief=True)], Objects(2), CPU)
     with pytest.raises(InputError, match="do not come back"):

@@ -24,6 +24,7 @@ from transporter.models.detector import Detector
 PRESENT, PLACE, FEATURES = slice(0, 1), slice(1, 3), slice(3, None)  # of a slot
 QUICK = 10.0  # a keypoint that crosses a tenth of [-1, 1]'s half in a step counts as moving at speed 1
 FASTEST = 0.4  # what crosses so much of it is beyond the last threshold
+ALIGNED = 8  # a slot is as wide as a multiple of this: a GPU multiplies rows of an odd width at half the speed
 STREAMS = 8  # detectors at once on a GPU
 GREY = (0.299, 0.587, 0.114)  # ITU-R BT.601
 
@@ -119,7 +120,9 @@ class Codes:
         self.levels, self.motion, self.coordinates = config.thermometer, config.motion, coordinates
         self.speeds = config.speeds if self.motion else 0
         places = 2 * self.levels + 2 + (2 + 2 * self.speeds if self.motion else 0) if coordinates else 0
-        self.width = self.slots * (1 + places + self.depth)
+        used = 1 + places + self.depth
+        self.spare = -used % ALIGNED
+        self.width = self.slots * (used + self.spare)
         self.weights: dict[str, Weight] = {}
 
     def __call__(self, weights: Weights, read: Float[Tensor, "a n width"]) -> Float[Tensor, "a n width"]:
@@ -140,6 +143,8 @@ class Codes:
                 parts.append(thermometer(_spread(moved / FASTEST), self.speeds).flatten(-2) * both)
         if self.depth:
             parts.append(rows[..., FEATURES])
+        if self.spare:
+            parts.append(torch.zeros_like(present).expand(*present.shape[:-1], self.spare))
         return torch.cat(parts, -1).flatten(2)
 
 
