@@ -24,7 +24,7 @@ from transporter.runs import Run
 from transporter.training.learner import Hardware
 from transporter.workers import advance, cores, side_by_side
 
-PLAYERS = 10  # of an agent, at once: whoever is through with an episode begins the next
+PLAYERS = 25  # of an agent, at once: whoever is through with an episode begins the next
 Scores = dict[str, list[list[float]]]  # game → seed → episodes
 
 
