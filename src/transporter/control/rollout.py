@@ -13,7 +13,10 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from jaxtyping import Bool, Float32, Int64
 
 from transporter.envs.atari import AtariVector
+from transporter.envs.atari_film import FilmVector
 from transporter.errors import InputError
+
+BESIDE = (AtariVector, FilmVector, AsyncVectorEnv)  # these play on while others do something else
 
 
 class Finished(NamedTuple):
@@ -27,7 +30,7 @@ class Finished(NamedTuple):
 class Moment(NamedTuple):
     """What n players see now, and what the step before has brought them."""
 
-    views: list[np.ndarray]  # one array per game, its players first
+    views: list[np.ndarray]  # one array per game, its players first; Film is only good until the next actions
     first: Bool[np.ndarray, "n"]  # an episode begins with this view
     reward: Float32[np.ndarray, "n"]
     discount: Float32[np.ndarray, "n"]  # 0: the episode ended with that step
@@ -58,7 +61,8 @@ class Arena:
         views, lives = [], []
         for game, part in zip(self.games, self.slices, strict=True):
             given = seeds[part]
-            view, info = game.reset(seed=given if isinstance(game, AtariVector) else [int(s) for s in given])  # type: ignore[arg-type]
+            own = given if isinstance(game, AtariVector | FilmVector) else [int(s) for s in given]
+            view, info = game.reset(seed=own)  # type: ignore[arg-type]
             views.append(view)
             lives.append(_lives(info, game.num_envs))
         self.resting = set()
@@ -74,7 +78,7 @@ class Arena:
         for index, (game, part) in enumerate(zip(self.games, self.slices, strict=True)):
             if index in self.resting:
                 continue
-            if isinstance(game, AtariVector | AsyncVectorEnv):
+            if isinstance(game, BESIDE):
                 game.step_async(actions[part])
 
     def receive(self) -> Moment:
@@ -115,7 +119,7 @@ class Arena:
         if index in self.resting:
             nothing = np.zeros(len(actions), bool)
             return self._views[index], nothing.astype(np.float32), nothing, nothing, {}
-        return game.step_wait() if isinstance(game, AtariVector | AsyncVectorEnv) else game.step(actions)
+        return game.step_wait() if isinstance(game, BESIDE) else game.step(actions)
 
     def _moment(
         self, views: list[np.ndarray], reward: np.ndarray, ended: np.ndarray, cut: np.ndarray, lives: np.ndarray

@@ -19,12 +19,14 @@ from jaxtyping import UInt8
 from transporter import frames
 from transporter.envs import atari_truth
 from transporter.envs.base import Frame, PixelEnv, Scene, Truth
+from transporter.envs.film import COLOURS
 from transporter.errors import InputError
 
 REPEAT = 4  # emulator frames for each action (the paper's action repeat)
 NOOPS = 30  # idle emulator frames at most before an episode begins, as usual for Atari
 RESIZES = True  # screens have a size of their own, which make_vector can leave them
 Screens = UInt8[np.ndarray, "2 h w 3"]
+Shown = UInt8[np.ndarray, "2 h w"] | Screens  # by numbers of colours, where the game's colours are the usual ones
 EPISODE_FRAMES = 108_000  # half an hour of play: 27,000 steps, the usual cap
 
 _MOVES = ("UP", "RIGHT", "LEFT", "DOWN", "UPRIGHT", "UPLEFT", "DOWNRIGHT", "DOWNLEFT")
@@ -81,11 +83,18 @@ def make_vector(
     noops: int = NOOPS,
     sticky: float = 0.0,
     resized: bool = True,
+    film: bool = False,
+    workers: int | None = None,
 ) -> VectorEnv:
     """count games in C++ threads, (count, size, size, 3) frames; a game that ended restarts at the next step.
 
-    With resized=False, the frames are as large as the screen.
+    With resized=False, the frames are as large as the screen. With film=True games of SCENES are played by `workers`
+    processes (None: one for each core), and observations are Film: for those who have a GPU to develop it.
     """
+    if film and name in SCENES:
+        from transporter.envs.atari_film import FilmVector
+
+        return FilmVector(name, count, seed, noops=noops, sticky=sticky, workers=workers)
     height, width = (size, size) if resized else _load(name).getScreenDims()
     env = AtariVectorEnv(
         _known(name),
@@ -110,7 +119,7 @@ class AtariState(NamedTuple):
     """All that an AtariEnv's future depends on, as plain data."""
 
     emulator: bytes
-    screens: Screens
+    film: Shown
     generator: Mapping[str, Any]  # of the no-op starts to come
 
 
@@ -120,31 +129,49 @@ class AtariEnv(PixelEnv):
     def __init__(self, name: str, size: int = 128, *, sticky: float = 0.0, noops: int = NOOPS) -> None:
         super().__init__(scene(name), size)
         self.size, self.noops, self.sticky = size, noops, sticky
-        self._begin(seed=0)
+        self._load(seed=0)
+        self.film = self._start_film.copy()  # the last two emulator frames
         self.actions = self.ale.getMinimalActionSet()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
         """A new game after a random number of idle frames; the seed decides all of it."""
+        self.begin(seed)
+        return self._frame(), self._info()
+
+    def begin(self, seed: int | None = None) -> None:
+        """reset() for those who look at the film themselves."""
         super().reset(seed=seed)
         if seed is not None and self.sticky:
-            self._begin(seed)  # the emulator takes its seed when the ROM is loaded, and needs it for nothing else
+            self._load(seed)  # the emulator takes its seed when the ROM is loaded, and needs it for nothing else
         self.ale.restoreState(self._start)
-        self.screens = self._start_screens
+        self.film[:] = self._start_film
         for _ in range(int(self.np_random.integers(self.noops + 1))):
             self.ale.act(ale_py.Action.NOOP)
             self._remember()
-        return self._frame(), self._info()
 
     def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
         """The action for four emulator frames; the reward is the score gained, not clipped."""
+        reward = self.play(action)
+        return self._frame(), reward, *self.ended(), self._info()
+
+    def play(self, action: int) -> float:
+        """step() for those who look at the film themselves: the reward."""
         reward = 0
         for _ in range(REPEAT):
             reward += self.ale.act(self.actions[int(action)])
             self._remember()
             if self.ale.game_over():
                 break
-        truncated = self.ale.game_truncated()
-        return self._frame(), float(reward), self.ale.game_over(with_truncation=False), truncated, self._info()
+        return float(reward)
+
+    def ended(self) -> tuple[bool, bool]:
+        """Whether the game is over, and whether it was cut short."""
+        return self.ale.game_over(with_truncation=False), self.ale.game_truncated()
+
+    @property
+    def screens(self) -> Screens:
+        """The last two emulator frames."""
+        return COLOURS[self.film] if self.film.ndim == 3 else self.film
 
     def truth(self) -> Truth:
         """Objects of the frame shown last, by the RAM behind its newer half."""
@@ -159,25 +186,27 @@ class AtariEnv(PixelEnv):
     def clone_state(self) -> AtariState:
         """A snapshot from which restore_state() continues exactly, also in another process."""
         emulator = self.ale.cloneState(include_rng=True).serialize()
-        return AtariState(emulator, self.screens.copy(), self.np_random.bit_generator.state)
+        return AtariState(emulator, self.film.copy(), self.np_random.bit_generator.state)
 
     def restore_state(self, state: AtariState) -> Frame:
         """Back to a snapshot; returns the frame that was shown then."""
         self.ale.restoreState(ALEState(state.emulator))
-        self.screens = state.screens.copy()
+        self.film[:] = state.film
         self.np_random.bit_generator.state = state.generator
         return self._frame()
 
-    def _begin(self, seed: int) -> None:
+    def _load(self, seed: int) -> None:
         """Load the game and keep its first moment: reset_game() itself depends on what was played before."""
         self.ale = _load(self.scene.name, self.sticky, seed)
         self.ale.reset_game()
         self._start = self.ale.cloneState()  # without the emulator's random state, so that stickiness goes on
-        self._start_screens: Screens = np.stack([self.ale.getScreenRGB()] * 2)
-        self.screens = self._start_screens  # the last two emulator frames
+        # Games of which we know nothing may be of another television norm, with other colours.
+        self._take = self.ale.getScreen if self.scene.name in SCENES else self.ale.getScreenRGB
+        self._start_film: Shown = np.stack([self._take()] * 2)
 
     def _remember(self) -> None:
-        self.screens = np.stack([self.screens[1], self.ale.getScreenRGB()])
+        self.film[0] = self.film[1]
+        self._take(self.film[1])
 
     def _frame(self) -> Frame:
         return frames.resize(self.screens.max(0), self.size, self.size)

@@ -28,14 +28,17 @@ def make(name: str, size: int = 128) -> PixelEnv:
     return _home(name).make(name, _positive("size", size))
 
 
-def make_vector(name: str, count: int, size: int = 128, seed: int = 0, *, resized: bool = True) -> VectorEnv:
+def make_vector(
+    name: str, count: int, size: int = 128, seed: int = 0, *, resized: bool = True, film: bool = False
+) -> VectorEnv:
     """count environments side by side; one whose episode ended restarts at the next step.
 
     resized=False leaves Atari's frames at the size of the screen, for those who want few of them: resizing is a third
-    of what a step costs. All others are drawn at their size in the first place.
+    of what a step costs. All others are drawn at their size in the first place. film=True: what Atari shows is not made
+    pictures at all, but left on Film, where its colours are known.
     """
     home = _home(name)
-    kept = {"resized": False} if not resized and hasattr(home, "RESIZES") else {}
+    kept = {"resized": resized, "film": film} if hasattr(home, "RESIZES") else {}
     return home.make_vector(name, _positive("count", count), _positive("size", size), seed, **kept)
 
 

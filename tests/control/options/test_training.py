@@ -152,3 +152,19 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(InputError, match="too small for these layers"):
         Exploration(dataclasses.replace(QUICK, network=NetworkConfig()), games, ACTIONS, learning_eyes(), CPU)
     assert OptionsConfig.from_json(QUICK.to_json()) == QUICK
+
+
+def test_what_was_filmed_is_kept_as_the_pictures_of_the_game(colours) -> None:
+    """Two players of Pong, whose film is developed where the network is."""
+    small = dataclasses.replace(
+        QUICK, acting=dataclasses.replace(QUICK.acting, players=2, replay=200), learning=LearningConfig(batch=2)
+    )
+    filmed = lambda count: make_vector("pong", count, SIZE, film=True)  # noqa: E731
+    with exploration(small, filmed, 6, colours, CPU) as made:
+        alone = [make("pong", SIZE) for _ in range(2)]
+        seeds = made.players._seeds(0)
+        views = [env.reset(seed=int(seed))[0] for env, seed in zip(alone, seeds, strict=True)]
+        for step, _ in made.steps(30):
+            kept = made.study.replay.rows[:, step - 1].int()
+            assert (kept - torch.from_numpy(np.stack(views)).int()).abs().max() <= 1
+            views = [env.step(int(a))[0] for env, a in zip(alone, made.players.taken, strict=True)]

@@ -7,13 +7,12 @@ import torch
 from jaxtyping import Float, Float32, Int64
 from torch import Tensor
 
+from transporter.control.gpu import Delivery
 from transporter.control.keyqn.network import QNetwork
 from transporter.control.keyqn.observe import Observer
 from transporter.control.replay import Before, Memory, Outcome, SequenceReplay
 from transporter.control.rollout import Moment
 from transporter.models.graphs import Captured
-
-TOLD = 5  # first, action, reward, discount, real: what the CPU tells the GPU of each player at each step
 
 
 class Actor:
@@ -37,9 +36,7 @@ class Actor:
         self.best = torch.zeros(players, dtype=torch.int64, device=device)
         self.step = 0  # rows seen
         self._at = torch.zeros(1, dtype=torch.int64, device=device)
-        self._told = torch.zeros(players, TOLD, device=device)
-        self.views: list[Tensor] = []  # what was shown last
-        self._host: list[Tensor] = []
+        self._delivery = Delivery(device)
         self._captured = Captured(self._act, lambda: [*self.memory, self.row], capture, urgent=True)
         # Beside whatever else the GPU does: an update goes on while the next actions are chosen.
         self._stream = torch.cuda.Stream(device, priority=-1) if capture else None
@@ -53,6 +50,11 @@ class Actor:
             self.step += 1
             return self.best.cpu().numpy()
 
+    @property
+    def views(self) -> list[Tensor]:
+        """What was shown last, as it came."""
+        return self._delivery.there[:-1]
+
     def follow(self) -> None:
         """From here on see what was queued until now, and wait for nothing that will be."""
         if self._stream is not None:
@@ -62,25 +64,16 @@ class Actor:
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
     def _receive(self, moment: Moment, actions: np.ndarray, reward: np.ndarray) -> None:
-        """Everything into tensors that stay in place, by way of memory that a GPU can fetch from by itself."""
-        device = self._told.device
-        if not self.views:
-            kinds = [torch.uint8 if view.dtype == np.uint8 else torch.float32 for view in moment.views]
-            shapes = [view.shape for view in moment.views]
-            self.views = [torch.zeros(s, dtype=k, device=device) for s, k in zip(shapes, kinds, strict=True)]
-            pinned = device.type == "cuda"
-            self._host = [torch.zeros(t.shape, dtype=t.dtype, pin_memory=pinned) for t in (*self.views, self._told)]
         told = np.stack((moment.first, actions, reward, moment.discount, moment.real), 1, dtype=np.float32)
-        for host, there, new in zip(self._host, (*self.views, self._told), (*moment.views, told), strict=True):
-            host.numpy()[:] = new
-            there.copy_(host, non_blocking=True)
+        self._delivery((*moment.views, told))
         self._at.fill_(self.step)
 
     @torch.no_grad()
     def _act(self) -> None:
-        first, action, reward, discount, real = self._told.unbind(1)
+        *views, told = self._delivery.pictures()
+        first, action, reward, discount, real = told.unbind(1)
         first, action, real = first > 0, action.long(), real > 0
-        rows = self.observer(self.views)
+        rows = self.observer(views)
         earlier = torch.where(first.view(-1, *(1,) * len(self.observer.row)), rows, self.row)
         if self.replay is not None:
             # With the very first row nothing is over yet: what is said of the row before lands on row 0 itself, and

@@ -1,6 +1,5 @@
 """Atari games for agents: in ale-py's threads where pixels are looked at, in processes where the truth is."""
 
-import multiprocessing
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from transporter.control.keyqn.training import Game
 from transporter.envs import atari
 from transporter.envs.processes import Processes
 from transporter.errors import InputError
+from transporter.workers import belong_to_parent, forked
 
 UNSEEN = 16  # side of frames that nobody looks at
 FEW = 4  # cores; with fewer, processes only get in each other's way
@@ -31,8 +31,13 @@ class TruthObservation(gymnasium.ObservationWrapper[np.ndarray, int, np.ndarray]
         return np.concatenate((present[:, None], np.where(present[:, None], centres, 0)), 1, dtype=np.float32)
 
 
-def game(name: str, seeds: Sequence[int], kind: Kind, size: int, sticky: float = 0.0) -> Game:
-    """A game as an observer of that kind needs to see it, in frames of size × size."""
+def game(
+    name: str, seeds: Sequence[int], kind: Kind, size: int, sticky: float = 0.0, film_by: int | None = None
+) -> Game:
+    """A game as an observer of that kind needs to see it, in frames of size × size.
+
+    `film_by`: or, where it looks at pixels, on film, played by so many processes.
+    """
     scene = atari.scene(name)
     if kind == "objects" and not scene.has_truth:
         raise InputError(f"{name} has no ground truth to play from")
@@ -40,7 +45,7 @@ def game(name: str, seeds: Sequence[int], kind: Kind, size: int, sticky: float =
     def make(count: int) -> VectorEnv:
         if kind == "objects":
             return _with_truth(name, count, sticky)
-        return atari.make_vector(name, count, size, sticky=sticky)
+        return atari.make_vector(name, count, size, sticky=sticky, film=film_by is not None, workers=film_by)
 
     return Game(name, tuple(seeds), len(scene.actions), make)
 
@@ -49,9 +54,15 @@ def _with_truth(name: str, count: int, sticky: float) -> VectorEnv:
     def one() -> TruthObservation:
         return TruthObservation(atari.AtariEnv(name, UNSEEN, sticky=sticky))
 
+    here = os.getpid()
+
+    def elsewhere() -> TruthObservation:
+        if os.getpid() != here:  # gymnasium makes one here, too, to see what it is like
+            belong_to_parent()
+        return one()
+
     if (os.cpu_count() or 1) <= FEW:
         return SyncVectorEnv([one] * count, autoreset_mode=AutoresetMode.NEXT_STEP)
-    # The emulator's Python interface holds the interpreter while it works, so threads would take turns. The server
-    # that processes are forked from has no threads and no GPU, and imports what they need once.
-    multiprocessing.set_forkserver_preload([__name__])
-    return Processes([one] * count, context="forkserver", autoreset_mode=AutoresetMode.NEXT_STEP)
+    # The emulator's Python interface holds the interpreter while it works, so threads would take turns.
+    forked(__name__)
+    return Processes([elsewhere] * count, context="forkserver", autoreset_mode=AutoresetMode.NEXT_STEP)

@@ -38,6 +38,7 @@ class Task(NamedTuple):
     experiment: Experiment
     run: Run
     hardware: Hardware
+    cores: int  # for its emulators
 
 
 def measure(
@@ -49,11 +50,12 @@ def measure(
 ) -> Scores:
     """Scores of all agents' evaluation episodes; `workers` games at once, by default what `at_once` says."""
     alone = dataclasses.replace(experiment, detectors={})
-    tasks = [Task(dataclasses.replace(alone, games=(name,)), run, hardware) for name in experiment.games]
     device = hardware.resolve()
-    workers = workers or at_once(len(tasks), device)
+    workers = min(len(experiment.games), workers or at_once(len(experiment.games), device))
+    share = -(-cores() // workers)
+    tasks = [Task(dataclasses.replace(alone, games=(name,)), run, hardware, share) for name in experiment.games]
     found: dict[str, list[list[float]]] = {}
-    if min(workers, len(tasks)) == 1:
+    if workers == 1:
         for number, task in enumerate(tasks):
             before = number * len(experiment.seeds) * experiment.config.protocol.episodes
             found |= play_one(task, lambda episodes, before=before: progress(before + episodes))  # type: ignore[misc]
@@ -80,7 +82,7 @@ def at_once(games: int, device: torch.device) -> int:
 
 def play_one(task: Task, progress: Callable[[int], None] = lambda episodes: None) -> Scores:
     """All episodes of the agents of one game, side by side, their networks batched."""
-    experiment, run, hardware = task
+    experiment, run, hardware, share = task
     config, protocol, device = experiment.config, experiment.config.protocol, hardware.resolve()
     prepare(device)
     agents = [KeyQN.load(agent_file(run, *agent), str(device)) for agent in experiment.agents]
@@ -91,7 +93,8 @@ def play_one(task: Task, progress: Callable[[int], None] = lambda episodes: None
     legal = torch.tensor([agent.actions for agent in agents], device=device)[:, None]
     legal = torch.arange(first.heads, device=device) < legal
     size = detectors[0].config.size if detectors else FRAME
-    played = game(experiment.games[0], experiment.seeds, experiment.kind, size, protocol.sticky)
+    film_by = -(-share // len(agents)) if device.type == "cuda" else None
+    played = game(experiment.games[0], experiment.seeds, experiment.kind, size, protocol.sticky, film_by)
     # Scores are those of whole games; but what was a new beginning in training is one for the memory here, too.
     arena = Arena([played.make(copies) for _ in agents], life_loss_ends=protocol.life_loss_ends)
     try:

@@ -4,17 +4,16 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int64, UInt8
-from torch import Tensor
+from jaxtyping import Int64
 
+from transporter.control.gpu import Delivery
 from transporter.control.options.choice import KEEP, MOST, Drawn, most_controllable
 from transporter.control.options.network import OptionsNet
 from transporter.control.options.rewards import DIRECTIONS
 from transporter.control.replay import Outcome, SequenceReplay
 from transporter.control.rollout import Moment
+from transporter.frames import resize_tensor
 from transporter.models.graphs import Captured
-
-TOLD = 7  # first, action, reward, discount, real, keypoint, direction: what the CPU tells the GPU of each player
 
 
 class Acted(NamedTuple):
@@ -38,10 +37,8 @@ class Actor:
         self.option = torch.zeros(players, dtype=torch.int64, device=device)
         self.step = 0  # rows seen
         self._at = torch.zeros(1, dtype=torch.int64, device=device)
-        self._told = torch.zeros(players, TOLD, device=device)
+        self._delivery = Delivery(device)
         self._acted = torch.zeros(3, players, dtype=torch.int64, device=device)
-        self._view: UInt8[Tensor, "n h w 3"] | None = None
-        self._host: list[Tensor] = []
         self._captured = Captured(self._act, lambda: [*self.memory, self.option], capture)
 
     def __call__(self, moment: Moment, actions: Int64[np.ndarray, "n"], drawn: Drawn) -> Acted:
@@ -53,31 +50,25 @@ class Actor:
         return Acted(best, option // len(DIRECTIONS), option % len(DIRECTIONS), most)
 
     def _receive(self, moment: Moment, actions: np.ndarray, drawn: Drawn) -> None:
-        """Everything into tensors that stay in place, by way of memory that a GPU can fetch from by itself."""
-        frames, device = moment.views[0], self._told.device
-        if self._view is None:
-            self._view = torch.zeros(frames.shape, dtype=torch.uint8, device=device)
-            pinned = device.type == "cuda"
-            self._host = [torch.zeros(t.shape, dtype=t.dtype, pin_memory=pinned) for t in (self._view, self._told)]
         columns = (moment.first, actions, moment.reward, moment.discount, moment.real, *drawn)
-        told = np.stack(columns, 1, dtype=np.float32)
-        for host, there, new in zip(self._host, (self._view, self._told), (frames, told), strict=True):
-            host.numpy()[:] = new
-            there.copy_(host, non_blocking=True)
+        self._delivery((moment.views[0], np.stack(columns, 1, dtype=np.float32)))
         self._at.fill_(self.step % self.replay.capacity if self.replay else 0)
 
     @torch.no_grad()
     def _act(self) -> None:
-        assert self._view is not None
-        first, action, reward, discount, real, keypoint, direction = self._told.unbind(1)
+        view, told = self._delivery.pictures()
+        first, action, reward, discount, real, keypoint, direction = told.unbind(1)
+        size = self.network.size
+        if view.shape[1:3] != (size, size):
+            view = resize_tensor(view, size, size).round().to(torch.uint8)
         first, real = first > 0, real > 0
         if self.replay is not None:
             # With the very first row nothing is over yet: what is said of the row before lands on one that is not
             # there yet, and will be said again, rightly, before it is looked at.
             before = (self._at - 1) % self.replay.capacity
             self.replay.end(before, Outcome(action.long(), reward, discount, real))
-            self.replay.see(self._at, self._view, first, self.memory)
-        q, memory = self.network(self._view[None], first[None], self.memory)
+            self.replay.see(self._at, view, first, self.memory)
+        q, memory = self.network(view[None], first[None], self.memory)
         most = most_controllable(q[0])
         asked = torch.where(keypoint == MOST, most, keypoint.long())
         option = torch.where(keypoint == KEEP, self.option, asked * len(DIRECTIONS) + direction.long())

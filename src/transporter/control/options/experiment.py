@@ -3,10 +3,12 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import torch
 from gymnasium.vector import VectorEnv
 
 from transporter import envs
@@ -59,11 +61,13 @@ class Experiment:
     def actions(self) -> int:
         return len(envs.scene(self.game).actions)
 
-    def make_games(self, count: int) -> VectorEnv:
-        return envs.make_vector(self.game, count, self.config.eyes.size)
+    def make_games(self, count: int, device: torch.device) -> VectorEnv:
+        """A GPU makes pictures of what the games show."""
+        return envs.make_vector(self.game, count, self.config.eyes.size, film=device.type == "cuda")
 
     def make(self, hardware: Hardware) -> Exploration:
-        return Exploration(self.config, self.make_games, self.actions, self.make_eyes(hardware), hardware, self.seed)
+        games = partial(self.make_games, device=hardware.resolve())
+        return Exploration(self.config, games, self.actions, self.make_eyes(hardware), hardware, self.seed)
 
 
 class Exploring(Protocol):
@@ -180,12 +184,11 @@ def _row(made: Exploring, scores: list[float]) -> Json:
 
 def evaluate(experiment: Experiment, made: Exploring, *, first: bool) -> Json:
     """Returns of each way to play (random actions do not change: once is enough), and what the truth says."""
-    c, size = experiment.config, experiment.config.eyes.size
-    study = made.study
+    c, study = experiment.config, made.study
     returns: dict[Way, list[float]] = {}
     for way in WAYS if first else WAYS[1:]:
         # Returns are of whole games; but what was a new beginning in training is one for memory and option here, too.
-        games = envs.make_vector(experiment.game, c.evaluation.episodes, size)
+        games = experiment.make_games(c.evaluation.episodes, study.device)
         arena = Arena([games], life_loss_ends=c.acting.life_loss_ends)
         found = play(study.network, arena, way, c.acting.commit, c.evaluation.steps, experiment.seed, study.capture)
         returns[way] = [round(float(score), 3) for score in found]

@@ -38,7 +38,8 @@ class OptionsNet(nn.Module):
     ) -> None:
         """`autocast`: what convolutions run in; memory and values stay in fp32, for gaps between values are small."""
         super().__init__()
-        self.config, self.keypoints, self.actions, self.autocast = config, keypoints, actions, autocast
+        self.config, self.size, self.keypoints, self.actions = config, size, keypoints, actions
+        self.autocast = autocast
         layers: list[nn.Module] = []
         channels, side = 3, size
         for filters, kernel, stride in config.layers:
