@@ -70,3 +70,10 @@ def test_a_full_disk_is_named_with_the_file(tmp_path: Path, monkeypatch) -> None
     with pytest.raises(OSError, match="No space left") as error:
         save_file({"a": torch.zeros(3)}, tmp_path / "w.safetensors")
     assert (error.value.errno, error.value.filename) == (errno.ENOSPC, str(tmp_path / "w.safetensors"))
+
+
+def test_a_folder_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    with pytest.raises(InputError, match="is a folder, not a file"):
+        write_tensors(tmp_path / "model", TENSORS, HEAD)
+    assert list((tmp_path / "model").iterdir()) == []

@@ -38,6 +38,8 @@ def make_folder(path: Path) -> None:
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside `path`: takes its place when the block ends well, disappears when it does not."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, not a file to write")
     make_folder(path.parent)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:

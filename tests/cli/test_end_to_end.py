@@ -43,6 +43,10 @@ def test_collect_train_kill_resume_evaluate_track_report(
     assert (figures["scene"], figures["frames"], len(figures["curve"]["lengths"])) == ("sprites", 250, 200)
     assert 0 <= figures["figures"]["precision@20"] <= figures["figures"]["precision_ceiling@20"] == 1
 
+    other = forked("evaluate", "sprites_pong", "--model", "run", "--frames", "50", cwd=tmp_path)
+    assert "the model learnt from sprites, not from sprites_pong" in other.err + other.out
+    assert json.loads((run / "evaluation.json").read_text()) == figures
+
     tracked = forked("track", dots, "--model", "run", "--out", "tracks", cwd=tmp_path)
     assert tracked.code == 0, tracked.err
     assert sorted(path.name for path in (tmp_path / "tracks").iterdir()) == [

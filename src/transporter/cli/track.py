@@ -53,7 +53,8 @@ def track(
         clip: Beside the tables, a labelled MP4.
         accustom: First get used to how the clip looks, by the mean of its frames: for one with another codec or
             size than the model was trained on. The camera stands as it stood there.
-        partial: Take what there is of a file that is cut short, instead of refusing it.
+        partial: Take what there is of a file that is cut short, instead of refusing it. An MP4 whose index was at the
+            end has nothing left that could be taken.
         rate: Frames a second of a folder of images, which knows no times.
         batch: Frames detected at once.
         device: auto (the GPU where there is one), cpu, cuda or cuda:N.

@@ -187,3 +187,17 @@ def test_a_layout_goes_there_and_back() -> None:
     last = layout.views(layout.last()[None])
     assert last["two.bias"].all()
     assert not last["one.weight"].any()
+
+
+def test_blocks_of_pixels_are_convolved_as_pixels_are() -> None:
+    inputs = Pixels(40).inputs(NetworkConfig(hidden=8))
+    layout = Layout(inputs.weights)
+    weights = layout.views(torch.stack([layout.fresh(torch.Generator().manual_seed(s)) for s in range(2)]))
+    rows, earlier = torch.randint(256, (2, 2, 3, 40, 40), dtype=torch.uint8)
+    found = inputs(weights, inputs.read(rows, earlier))
+    for agent in range(2):
+        x = torch.stack((rows[agent], earlier[agent]), 1).float() / 255
+        for index, stride in enumerate((4, 2, 1)):
+            x = F.relu(F.conv2d(x, *(weights[f"look{index}.{part}"][agent] for part in ("weight", "bias")), stride))
+        joined = F.relu(x.flatten(1) @ weights["look.weight"][agent] + weights["look.bias"][agent])
+        torch.testing.assert_close(found[agent], joined)

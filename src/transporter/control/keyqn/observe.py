@@ -191,19 +191,35 @@ class Convolutions:
             size = (size - kernel) // stride + 1
         self.weights |= linear("look", size**2 * after, width)
 
-    def read(self, rows: UInt8[Tensor, "a n s s"], earlier: UInt8[Tensor, "a n s s"]) -> Float[Tensor, "a n 2 s s"]:
-        return torch.stack((rows, earlier), 2).float() / 255
+    def read(self, rows: UInt8[Tensor, "a n s s"], earlier: UInt8[Tensor, "a n s s"]) -> Float[Tensor, "a n y x c"]:
+        """The first layer moves by four pixels: blocks of four by four are channels, for a GPU likes many of them.
 
-    def __call__(self, weights: Weights, read: Float[Tensor, "a n 2 s s"]) -> Float[Tensor, "a n width"]:
+        It convolves in bf16; values, and what remembers, stay in fp32.
+        """
+        block = self.LAYERS[0][3]
+        both = torch.stack((rows, earlier), 2).unflatten(-1, (-1, block)).unflatten(-3, (-1, block))  # a n 2 y i x j
+        kind = torch.bfloat16 if rows.is_cuda else torch.float32
+        return both.permute(0, 1, 3, 5, 2, 4, 6).flatten(4).to(kind) / 255
+
+    def __call__(self, weights: Weights, read: Float[Tensor, "a n y x c"]) -> Float[Tensor, "a n width"]:
         # Each agent by itself: a convolution knows one set of weights.
         found = torch.stack([self._look(weights, agent, frames) for agent, frames in enumerate(read)])
-        return F.relu(apply_linear(weights, "look", found))
+        return F.relu(apply_linear(weights, "look", found.float()))
 
-    def _look(self, weights: Weights, agent: int, x: Float[Tensor, "n 2 s s"]) -> Float[Tensor, "n d"]:
+    def _look(self, weights: Weights, agent: int, blocks: Float[Tensor, "n y x c"]) -> Float[Tensor, "n d"]:
+        x = blocks.permute(0, 3, 1, 2)  # channels stay last in memory
         for index, (_, _, _, stride) in enumerate(self.LAYERS):
-            weight, bias = weights[f"look{index}.weight"][agent], weights[f"look{index}.bias"][agent]
-            x = F.relu(F.conv2d(x, weight, bias, stride))
+            weight, bias = (weights[f"look{index}.{part}"][agent].to(x.dtype) for part in ("weight", "bias"))
+            if index == 0:
+                weight, stride = self._of_blocks(weight), 1
+            x = F.relu(F.conv2d(x, weight.contiguous(memory_format=torch.channels_last), bias, stride))
         return x.flatten(1)
+
+    def _of_blocks(self, weight: Float[Tensor, "o 2 k k"]) -> Float[Tensor, "o c m m"]:
+        """The same weights for what read() made of the pixels."""
+        block = self.LAYERS[0][3]
+        parts = weight.unflatten(-1, (-1, block)).unflatten(-3, (-1, block))  # o 2 m i m j
+        return parts.permute(0, 1, 3, 5, 2, 4).flatten(1, 3)
 
 
 def observer(kind: Kind, detectors: Sequence[Detector] = (), slots: int = 0, depth: int = 0) -> Observer:
