@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -118,12 +117,14 @@ def _ended(one: _Running[Job]) -> Ended[Job, Any]:
 
 
 def _run(line: _Line, threads: int, pipe: Connection, work: Callable[[Job], Outcome], job: Job) -> None:
-    """A worker's life."""
+    """A worker's life. Who ends a command often signals all of its processes: that is for the one that started it."""
     import torch
 
     global _line
     _line = line
-    belong_to_parent()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)  # SIG_IGN would outlive exec: all that a worker starts would be deaf
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
         pipe.send((work(job), None))
@@ -131,22 +132,6 @@ def _run(line: _Line, threads: int, pipe: Connection, work: Callable[[Job], Outc
         if not isinstance(error, InputError):
             traceback.print_exc()
         pipe.send((None, f"{type(error).__name__}: {error}"))
-
-
-def forked(preload: str) -> ForkServerContext:
-    """Processes from a server without threads or a GPU, which imports this module for all of them, once."""
-    multiprocessing.set_forkserver_preload([preload, "transporter.forked"])
-    return multiprocessing.get_context("forkserver")
-
-
-def belong_to_parent() -> None:
-    """In a worker: end with the process that started it, and not before.
-
-    Who ends a command often signals all of its processes: that is for the one that started it.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)  # SIG_IGN would outlive exec: all that a worker starts would be deaf
-    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:

@@ -13,10 +13,10 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from jaxtyping import Bool, Float32, Int64
 
 from transporter.envs.atari import AtariVector
-from transporter.envs.atari_film import FilmVector
+from transporter.envs.atari_processes import AtariProcesses
 from transporter.errors import InputError
 
-BESIDE = (AtariVector, FilmVector, AsyncVectorEnv)  # these play on while others do something else
+BESIDE = (AtariVector, AtariProcesses, AsyncVectorEnv)  # these play on while others do something else
 
 
 class Finished(NamedTuple):
@@ -30,7 +30,7 @@ class Finished(NamedTuple):
 class Moment(NamedTuple):
     """What n players see now, and what the step before has brought them."""
 
-    views: list[np.ndarray]  # one array per game, its players first; Film is only good until the next actions
+    views: list[np.ndarray]  # one array per game, its players first; good until the next actions are sent
     first: Bool[np.ndarray, "n"]  # an episode begins with this view
     reward: Float32[np.ndarray, "n"]
     discount: Float32[np.ndarray, "n"]  # 0: the episode ended with that step
@@ -61,7 +61,7 @@ class Arena:
         views, lives = [], []
         for game, part in zip(self.games, self.slices, strict=True):
             given = seeds[part]
-            own = given if isinstance(game, AtariVector | FilmVector) else [int(s) for s in given]
+            own = given if isinstance(game, AtariVector | AtariProcesses) else [int(s) for s in given]
             view, info = game.reset(seed=own)  # type: ignore[arg-type]
             views.append(view)
             lives.append(_lives(info, game.num_envs))

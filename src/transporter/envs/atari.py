@@ -5,6 +5,7 @@ flicker), and the screen, of most games 160 × 210, is averaged by area to size 
 one grey level in a few pixels.
 """
 
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -91,10 +92,10 @@ def make_vector(
     With resized=False, the frames are as large as the screen. With film=True games of SCENES are played by `workers`
     processes (None: one for each core), and observations are Film: for those who have a GPU to develop it.
     """
-    if film and name in SCENES:
-        from transporter.envs.atari_film import FilmVector
+    if film and name in SCENES and hasattr(os, "fork"):
+        from transporter.envs.atari_processes import AtariProcesses
 
-        return FilmVector(name, count, seed, noops=noops, sticky=sticky, workers=workers)
+        return AtariProcesses(name, count, seed, noops=noops, sticky=sticky, workers=workers)
     height, width = (size, size) if resized else _load(name).getScreenDims()
     env = AtariVectorEnv(
         _known(name),
@@ -129,7 +130,7 @@ class AtariEnv(PixelEnv):
     def __init__(self, name: str, size: int = 128, *, sticky: float = 0.0, noops: int = NOOPS) -> None:
         super().__init__(scene(name), size)
         self.size, self.noops, self.sticky = size, noops, sticky
-        self._load(seed=0)
+        self._switch_on(seed=0)
         self.film = self._start_film.copy()  # the last two emulator frames
         self.actions = self.ale.getMinimalActionSet()
 
@@ -142,7 +143,7 @@ class AtariEnv(PixelEnv):
         """reset() for those who look at the film themselves."""
         super().reset(seed=seed)
         if seed is not None and self.sticky:
-            self._load(seed)  # the emulator takes its seed when the ROM is loaded, and needs it for nothing else
+            self._switch_on(seed)  # the emulator takes its seed when the ROM is loaded, and needs it for nothing else
         self.ale.restoreState(self._start)
         self.film[:] = self._start_film
         for _ in range(int(self.np_random.integers(self.noops + 1))):
@@ -171,7 +172,7 @@ class AtariEnv(PixelEnv):
     @property
     def screens(self) -> Screens:
         """The last two emulator frames."""
-        return COLOURS[self.film] if self.film.ndim == 3 else self.film
+        return COLOURS[self.film] if self.film.ndim == 3 else self.film.copy()
 
     def truth(self) -> Truth:
         """Objects of the frame shown last, by the RAM behind its newer half."""
@@ -195,7 +196,7 @@ class AtariEnv(PixelEnv):
         self.np_random.bit_generator.state = state.generator
         return self._frame()
 
-    def _load(self, seed: int) -> None:
+    def _switch_on(self, seed: int) -> None:
         """Load the game and keep its first moment: reset_game() itself depends on what was played before."""
         self.ale = _load(self.scene.name, self.sticky, seed)
         self.ale.reset_game()

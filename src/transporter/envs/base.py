@@ -16,6 +16,11 @@ class Truth(NamedTuple):
     centres: Float32[np.ndarray, "n 2"]  # (x, y) in [-1, 1]; meaningless where the object is absent
     present: Bool[np.ndarray, "n"]
 
+    def rows(self) -> Float32[np.ndarray, "n 3"]:
+        """Present, x, y of each; nothing of those that are not there."""
+        there = self.present[:, None]
+        return np.concatenate((there, np.where(there, self.centres, 0)), 1, dtype=np.float32)
+
 
 @dataclass(frozen=True)
 class Scene:

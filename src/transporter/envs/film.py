@@ -34,7 +34,7 @@ COLOURS = np.frombuffer(bytes.fromhex(_SHADES), np.uint8).reshape(128, 3).repeat
 class Film(np.ndarray):
     """(n, 2, h, w) numbers of colours, in memory that stays: the next step is written over this one."""
 
-    registered = False  # whether a GPU has been told of that memory
+    registered = False  # whether a GPU knows that memory, and can fetch from it by itself
 
 
 def develop(film: UInt8[torch.Tensor, "n 2 h w"]) -> UInt8[torch.Tensor, "n h w 3"]:

@@ -1,9 +1,8 @@
 """Environments in processes of their own, one of which may die: then all of them end, and one line says so."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import connection
-from multiprocessing.process import BaseProcess
 from typing import Any
 
 from gymnasium.vector import AsyncVectorEnv
@@ -16,16 +15,6 @@ class WorkerDiedError(RuntimeError):
     """A process that plays is gone."""
 
 
-def died_of(processes: Sequence[BaseProcess]) -> WorkerDiedError:
-    """What to say when one of them does not answer any more."""
-    ended = connection.wait([process.sentinel for process in processes], PATIENCE)
-    gone = [process for process in processes if process.sentinel in ended]
-    for process in gone:
-        process.join(PATIENCE)  # its pipes end before it does
-    code = next((process.exitcode for process in gone), None)
-    return WorkerDiedError(f"a process that plays ended with code {code}: run the same command again to go on")
-
-
 class Processes(AsyncVectorEnv):
     """gymnasium's vector of processes, which by itself would speak of broken pipes, and leave the others behind."""
 
@@ -34,16 +23,25 @@ class Processes(AsyncVectorEnv):
         try:
             yield
         except (EOFError, ConnectionError) as error:
-            died = died_of(self.processes)
+            ended = connection.wait([process.sentinel for process in self.processes], PATIENCE)
+            gone = [process for process in self.processes if process.sentinel in ended]
+            for process in gone:
+                process.join(PATIENCE)  # its pipes end before it does
+            code = next((process.exitcode for process in gone), None)
             self._end_all()
-            raise died from error
+            raise WorkerDiedError(
+                f"a process that plays ended with code {code}: run the same command again to go on"
+            ) from error
 
     def _end_all(self) -> None:
         """Without a word to the others: they may wait for an answer that never comes."""
         for process in self.processes:
-            process.kill()  # they are deaf to less
+            process.terminate()
         for process in self.processes:
-            process.join()
+            process.join(PATIENCE)
+            if process.is_alive():
+                process.kill()
+                process.join()
         self._state = AsyncState.DEFAULT
 
     def _check_spaces(self) -> None:

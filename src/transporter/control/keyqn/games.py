@@ -1,6 +1,5 @@
-"""Atari games for agents: in ale-py's threads where pixels are looked at, in processes where the truth is."""
+"""Atari games for agents: in ale-py's threads, or in processes, which can film, and know the truth."""
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +10,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from transporter.control.keyqn.observe import Kind
 from transporter.control.keyqn.training import Game
 from transporter.envs import atari
-from transporter.envs.processes import Processes
+from transporter.envs.atari_processes import AtariProcesses
 from transporter.errors import InputError
-from transporter.workers import belong_to_parent, forked
+from transporter.workers import cores
 
 UNSEEN = 16  # side of frames that nobody looks at
 FEW = 4  # cores; with fewer, processes only get in each other's way
@@ -27,16 +26,15 @@ class TruthObservation(gymnasium.ObservationWrapper[np.ndarray, int, np.ndarray]
         self.observation_space = gymnasium.spaces.Box(-1, 1, (len(env.scene.objects), 3), np.float32)
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
-        centres, present = self.env.unwrapped.truth()  # type: ignore[attr-defined]
-        return np.concatenate((present[:, None], np.where(present[:, None], centres, 0)), 1, dtype=np.float32)
+        return self.env.unwrapped.truth().rows()  # type: ignore[attr-defined]
 
 
 def game(
-    name: str, seeds: Sequence[int], kind: Kind, size: int, sticky: float = 0.0, film_by: int | None = None
+    name: str, seeds: Sequence[int], kind: Kind, size: int, sticky: float = 0.0, processes: int | None = None
 ) -> Game:
     """A game as an observer of that kind needs to see it, in frames of size × size.
 
-    `film_by`: or, where it looks at pixels, on film, played by so many processes.
+    `processes`: played by so many, and on film where pixels are looked at; None: films nothing.
     """
     scene = atari.scene(name)
     if kind == "objects" and not scene.has_truth:
@@ -44,25 +42,16 @@ def game(
 
     def make(count: int) -> VectorEnv:
         if kind == "objects":
-            return _with_truth(name, count, sticky)
-        return atari.make_vector(name, count, size, sticky=sticky, film=film_by is not None, workers=film_by)
+            return _with_truth(name, count, sticky, processes)
+        return atari.make_vector(name, count, size, sticky=sticky, film=processes is not None, workers=processes)
 
     return Game(name, tuple(seeds), len(scene.actions), make)
 
 
-def _with_truth(name: str, count: int, sticky: float) -> VectorEnv:
+def _with_truth(name: str, count: int, sticky: float, processes: int | None) -> VectorEnv:
     def one() -> TruthObservation:
         return TruthObservation(atari.AtariEnv(name, UNSEEN, sticky=sticky))
 
-    here = os.getpid()
-
-    def elsewhere() -> TruthObservation:
-        if os.getpid() != here:  # gymnasium makes one here, too, to see what it is like
-            belong_to_parent()
-        return one()
-
-    if (os.cpu_count() or 1) <= FEW:
+    if cores() <= FEW:
         return SyncVectorEnv([one] * count, autoreset_mode=AutoresetMode.NEXT_STEP)
-    # The emulator's Python interface holds the interpreter while it works, so threads would take turns.
-    forked(__name__)
-    return Processes([elsewhere] * count, context="forkserver", autoreset_mode=AutoresetMode.NEXT_STEP)
+    return AtariProcesses(name, count, show="truth", sticky=sticky, workers=processes)

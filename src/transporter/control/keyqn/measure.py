@@ -93,8 +93,8 @@ def play_one(task: Task, progress: Callable[[int], None] = lambda episodes: None
     legal = torch.tensor([agent.actions for agent in agents], device=device)[:, None]
     legal = torch.arange(first.heads, device=device) < legal
     size = detectors[0].config.size if detectors else FRAME
-    film_by = -(-share // len(agents)) if device.type == "cuda" else None
-    played = game(experiment.games[0], experiment.seeds, experiment.kind, size, protocol.sticky, film_by)
+    processes = -(-share // len(agents)) if device.type == "cuda" else None
+    played = game(experiment.games[0], experiment.seeds, experiment.kind, size, protocol.sticky, processes)
     # Scores are those of whole games; but what was a new beginning in training is one for the memory here, too.
     arena = Arena([played.make(copies) for _ in agents], life_loss_ends=protocol.life_loss_ends)
     try:

@@ -17,6 +17,7 @@ from transporter.control.keyqn.config import NetworkConfig
 from transporter.control.keyqn.network import Inputs
 from transporter.control.keyqn.weights import Weight, Weights, apply_linear, linear
 from transporter.coords import cell_centres
+from transporter.errors import InputError
 from transporter.frames import resize_tensor
 from transporter.models.branches import beside
 from transporter.models.detector import Detector
@@ -182,6 +183,8 @@ class Convolutions:
     LAYERS = ((2, 32, 8, 4), (32, 64, 4, 2), (64, 64, 3, 1))  # channels before and after, kernel, stride
 
     def __init__(self, size: int, width: int) -> None:
+        if size % self.LAYERS[0][3]:
+            raise InputError(f"frames of {size}×{size} do not divide into blocks of {self.LAYERS[0][3]}")
         self.width = width
         self.weights: dict[str, Weight] = {}
         for index, (before, after, kernel, stride) in enumerate(self.LAYERS):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -189,10 +190,9 @@ def evaluate(experiment: Experiment, made: Exploring, *, first: bool) -> Json:
     for way in WAYS if first else WAYS[1:]:
         # Returns are of whole games; but what was a new beginning in training is one for memory and option here, too.
         games = experiment.make_games(c.evaluation.episodes, study.device)
-        arena = Arena([games], life_loss_ends=c.acting.life_loss_ends)
-        found = play(study.network, arena, way, c.acting.commit, c.evaluation.steps, experiment.seed, study.capture)
+        with closing(Arena([games], life_loss_ends=c.acting.life_loss_ends)) as arena:
+            found = play(study.network, arena, way, c.acting.commit, c.evaluation.steps, experiment.seed, study.capture)
         returns[way] = [round(float(score), 3) for score in found]
-        arena.close()
     watched = look(experiment, study) if c.evaluation.watched else Watched(None, None, 0)
     return {"returns": returns, "avatar": watched.avatar, "rooms": watched.rooms}
 

@@ -1,0 +1,288 @@
+"""Many Atari games in processes that only play; what they show lies in memory that all of them share.
+
+ale-py's own threads also make pictures, which takes about as long as the play, and know nothing of the truth. Its
+Python interface holds the interpreter while it works, so threads of ours would take turns.
+
+One program is started (a host, without the memory, threads or GPU of this one), imports what it needs once and forks
+as many processes as play. All of them are deaf to Ctrl-C and its like, which are for whoever started them, and end
+when nobody holds the other end of their pipe any more.
+"""
+
+import json
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from typing import IO, Any, Literal, NamedTuple, NoReturn
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from jaxtyping import Bool, Float32, Int64, Shaped
+
+from transporter.envs.atari import NOOPS, AtariEnv
+from transporter.envs.film import Film
+from transporter.envs.processes import PATIENCE, WorkerDiedError
+from transporter.errors import InputError
+from transporter.workers import cores
+
+RESET, STEP, DONE = b"reset", b"step", b"done"
+NO_SEED = -1
+QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # no threads where one forks
+BEGIN = "import json, sys; a = json.loads(sys.argv[1]); sys.path[:] = a.pop(); from {} import host; host(*a)"
+Show = Literal["film", "truth"]
+
+
+class Plan(NamedTuple):
+    """Which games are played, and what is to be seen of them."""
+
+    name: str
+    games: int
+    show: Show
+    shape: tuple[int, ...]  # of one game's view
+    noops: int
+    sticky: float
+
+    @property
+    def nbytes(self) -> int:
+        each = int(np.prod(self.shape)) * (1 if self.show == "film" else 4)
+        return self.games * (8 + 8 + 4 + each + 1 + 1)
+
+
+class Board(NamedTuple):
+    """What all of the processes see: a row of each for every game."""
+
+    order: Int64[np.ndarray, "n"]  # the action to take, or the seed to begin with
+    lives: Int64[np.ndarray, "n"]
+    reward: Float32[np.ndarray, "n"]
+    view: Shaped[np.ndarray, "n *shape"]
+    terminated: Bool[np.ndarray, "n"]
+    truncated: Bool[np.ndarray, "n"]
+
+    @classmethod
+    def over(cls, memory: mmap.mmap, plan: Plan) -> "Board":
+        """One after the other, those with the widest numbers first."""
+        own, n = (plan.shape, np.uint8 if plan.show == "film" else np.float32), plan.games
+        kinds = (((), np.int64), ((), np.int64), ((), np.float32), own, ((), bool), ((), bool))
+        parts, at = [], 0
+        for shape, kind in kinds:
+            part = np.frombuffer(memory, kind, n * int(np.prod(shape)), at).reshape(n, *shape)
+            parts.append(part)
+            at += part.nbytes
+        return cls(*parts)
+
+
+class AtariProcesses(VectorEnv):
+    """count games. Observations are Film, or (count, objects, 3) of the truth: present, x, y.
+
+    They are to be looked at before the next step is begun, which is written over them. A game that ended restarts at
+    the next step.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+
+    def __init__(
+        self,
+        name: str,
+        count: int,
+        seed: int = 0,
+        *,
+        show: Show = "film",
+        noops: int = NOOPS,
+        sticky: float = 0.0,
+        workers: int | None = None,
+    ) -> None:
+        """`workers`: by default one for each core, shared among the learners that torchrun has started here."""
+        model = AtariEnv(name, 1)
+        if show == "film" and model.film.ndim != 3:
+            raise InputError(f"the colours of {name} are not known: it cannot be filmed")
+        shape = model.film.shape if show == "film" else (len(model.scene.objects), 3)
+        low, kind = (0, np.uint8) if show == "film" else (-1, np.float32)
+        self.num_envs = count
+        self.single_action_space = model.action_space
+        self.single_observation_space = gymnasium.spaces.Box(low, 255 if low == 0 else 1, shape, kind)
+        self.action_space = batch_space(self.single_action_space, count)
+        self.observation_space = batch_space(self.single_observation_space, count)
+        self._seed: int | None = seed
+        self._playing = False
+        plan = Plan(name, count, show, tuple(shape), noops, sticky)
+        each = cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+        parts = np.array_split(np.arange(count), min(count, max(1, workers or each)))
+        ranges = [(int(part[0]), int(part[-1]) + 1) for part in parts]
+        self._pipes: list[tuple[Connection, Connection]] = []
+        theirs: list[tuple[int, int]] = []
+        for _ in parts:
+            (hear, tell), (listen, answer) = os.pipe(), os.pipe()
+            self._pipes.append((Connection(tell, readable=False), Connection(listen, writable=False)))
+            theirs.append((hear, answer))
+        with _shared(plan.nbytes) as shared:
+            self._board = Board.over(mmap.mmap(shared.fileno(), plan.nbytes), plan)
+            self._view = self._board.view.view(Film) if show == "film" else self._board.view
+            with _deaf():
+                self._host = subprocess.Popen(
+                    [sys.executable, "-c", BEGIN.format(__name__),
+                     json.dumps([plan, shared.fileno(), ranges, theirs, sys.path])],
+                    pass_fds=[shared.fileno(), *(end for both in theirs for end in both)],
+                    env={**os.environ, **QUIET},
+                    stdin=subprocess.DEVNULL,
+                )  # fmt: skip
+        for both in theirs:
+            for end in both:
+                os.close(end)
+        self._finish = weakref.finalize(self, _end, self._pipes, self._host)  # at the end of the program at the latest
+
+    def reset(
+        self, *, seed: int | Int64[np.ndarray, "n"] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """All games from their start; game i gets seed + i, or the i-th seed."""
+        if self._playing:
+            self._wait()
+        chosen = self._seed if seed is None else seed
+        self._seed = None
+        seeds = np.full(self.num_envs, NO_SEED) if chosen is None else np.asarray(chosen)
+        if chosen is not None and seeds.min() < 0:
+            raise InputError(f"seeds are at least 0, not {seeds.min()}")
+        self._tell(RESET, seeds if seeds.ndim else seeds + np.arange(self.num_envs))
+        self._wait()
+        return self._view, {"lives": self._board.lives.copy()}
+
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        self.step_async(actions)
+        return self.step_wait()
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Begin a step; whoever looks at what was shown after this sees it change."""
+        if self._playing:
+            raise RuntimeError("step_async() twice without step_wait()")
+        if not self.action_space.contains(np.asarray(actions)):
+            raise InputError(f"not an action for each of {self.num_envs} games: {actions}")
+        self._tell(STEP, actions)
+
+    def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """What step() returns; all but the first is the caller's to keep."""
+        if not self._playing:
+            raise RuntimeError("step_wait() without step_async()")
+        self._wait()
+        b = self._board
+        told = b.reward.astype(np.float64), b.terminated.copy(), b.truncated.copy()
+        return self._view, *told, {"lives": b.lives.copy()}
+
+    def _tell(self, word: bytes, order: np.ndarray) -> None:
+        self._board.order[:] = order
+        self._playing = True
+        with self._watched():
+            for words, _ in self._pipes:
+                words.send_bytes(word)
+
+    def _wait(self) -> None:
+        with self._watched():
+            for _, answers in self._pipes:
+                answers.recv_bytes()
+        self._playing = False
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, ConnectionError) as error:
+            self._finish()  # the host waits for its own
+            code = self._host.returncode
+            raise WorkerDiedError(
+                f"a process that plays ended with code {code}: run the same command again to go on"
+            ) from error
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self._finish()
+
+
+def _shared(nbytes: int) -> IO[bytes]:
+    """A file without a name, in memory where there is room for it."""
+    for folder in ("/dev/shm", None):
+        with suppress(OSError):
+            file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+            # All of it now: later a write to what there is no room for would end the process that writes.
+            os.posix_fallocate(file.fileno(), 0, nbytes) if sys.platform == "linux" else file.truncate(nbytes)
+            return file
+    raise InputError(f"no room for {nbytes / 2**20:.0f} MiB of what games show, neither in memory nor in a file")
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """What is started meanwhile never hears of Ctrl-C and its like, not even in its first moment."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end(pipes: Sequence[tuple[Connection, Connection]], host: "subprocess.Popen[bytes]") -> None:
+    """They keep nothing that could be lost; whoever does not take the hint is made to."""
+    for both in pipes:
+        for end in both:
+            end.close()
+    try:
+        host.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        host.kill()
+        host.wait()
+
+
+def host(plan: Sequence[Any], shared: int, ranges: Sequence[tuple[int, int]], ends: Sequence[tuple[int, int]]) -> None:
+    """In the program that was started: fork, and say with the exit code how the first of them that failed ended."""
+    told = Plan(*plan)
+    memory = mmap.mmap(shared, told.nbytes)
+    for own, part in zip(ends, ranges, strict=True):
+        if os.fork() == 0:
+            for end in {end for both in ends for end in both} - set(own):
+                os.close(end)
+            _live(told, memory, range(*part), *(Connection(end) for end in own))
+    for both in ends:
+        for end in both:
+            os.close(end)
+    for _ in ends:
+        _, status = os.wait()
+        if (code := os.waitstatus_to_exitcode(status)) != 0:
+            os._exit(code if code > 0 else 128 - code)
+
+
+def _live(plan: Plan, memory: mmap.mmap, part: range, words: Connection, answers: Connection) -> NoReturn:
+    try:
+        _play(plan._replace(shape=tuple(plan.shape)), memory, part, words, answers)
+    except (EOFError, ConnectionError):  # nobody asks any more
+        os._exit(0)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        os._exit(1)
+
+
+def _play(plan: Plan, memory: mmap.mmap, part: range, words: Connection, answers: Connection) -> NoReturn:
+    """Some of the games, word by word."""
+    board = Board.over(memory, plan)
+    games = {number: AtariEnv(plan.name, 1, sticky=plan.sticky, noops=plan.noops) for number in part}
+    if plan.show == "film":
+        for number, game in games.items():
+            game.film = board.view[number]  # where the emulator writes from now on
+    over = dict.fromkeys(part, False)
+    while True:
+        word = words.recv_bytes()
+        for number, game in games.items():
+            order, reward, ended, cut = int(board.order[number]), 0.0, False, False
+            if word == RESET or over[number]:
+                game.begin(seed=order if word == RESET and order != NO_SEED else None)
+            else:
+                reward = game.play(order)
+                ended, cut = game.ended()
+            if plan.show == "truth":
+                board.view[number] = game.truth().rows()
+            board.reward[number], board.lives[number] = reward, game.ale.lives()
+            board.terminated[number], board.truncated[number] = ended, cut
+            over[number] = ended or cut
+        answers.send_bytes(DONE)
