@@ -1,9 +1,11 @@
+import gc
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from transporter.control.gpu import Delivery
 from transporter.control.rollout import Arena
 from transporter.envs import atari
 from transporter.envs.atari import AtariEnv
-from transporter.envs.atari_processes import AtariProcesses
+from transporter.envs.atari_processes import DEAF_TO, AtariProcesses
 from transporter.envs.film import COLOURS, Film, develop
 from transporter.envs.processes import WorkerDiedError
 from transporter.errors import InputError
@@ -183,9 +185,66 @@ def test_a_process_that_dies_ends_all_of_them(vector: AtariProcesses) -> None:
     everyone = family(vector._host.pid)
     assert len(everyone) == 3
     os.kill(everyone[1], signal.SIGKILL)
+    other = AtariProcesses("pong", 1, workers=9)
     with pytest.raises(WorkerDiedError, match="ended with code 137"):
         vector.step(np.zeros(3, np.int64))
     assert all_gone(everyone)
+    with pytest.raises(RuntimeError, match="have been closed"):
+        vector.reset(seed=0)
+    other.reset(seed=0)
+    other.step(np.zeros(1, np.int64))
+    other.close()
+
+
+def test_who_is_interrupted_while_it_waits_has_no_games_left(
+    vector: AtariProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some have answered: to ask again would be to wait for ever."""
+    vector.reset(seed=0)
+    everyone = family(vector._host.pid)
+
+    def interrupt(self: Connection, maxlength: int | None = None) -> bytes:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Connection, "recv_bytes", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            vector.step(np.zeros(3, np.int64))
+    assert all_gone(everyone)
+    with pytest.raises(RuntimeError, match="have been closed"):
+        vector.reset(seed=0)
+
+
+def test_closing_ends_them_also_where_a_forked_child_holds_their_pipes(vector: AtariProcesses) -> None:
+    vector.reset(seed=0)
+    everyone = family(vector._host.pid)
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    vector.close()
+    assert all_gone(everyone)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def test_a_start_that_fails_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(FileNotFoundError):
+        AtariProcesses("pong", 2, workers=2)
+    gc.collect()
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
+def test_what_lies_in_the_current_folder_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, tmp_path / "ignored"])  # not a string
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "x")
+    made = AtariProcesses("pong", 1)
+    made.reset(seed=0)
+    made.close()
 
 
 def test_who_plays_leaves_the_end_to_the_one_who_asked() -> None:
@@ -194,13 +253,14 @@ def test_who_plays_leaves_the_end_to_the_one_who_asked() -> None:
     os.kill(made._host.pid, signal.SIGINT)  # while it starts
     made.reset(seed=0)
     for pid in family(made._host.pid):
-        os.kill(pid, signal.SIGTERM)
-        os.kill(pid, signal.SIGINT)
+        for name in DEAF_TO:
+            os.kill(pid, name)
     for _ in range(3):
         made.step(np.zeros(2, np.int64))
     assert not any(map(gone, family(made._host.pid)))
     made.close()
-    assert made._host.returncode == 0
+    with pytest.raises(RuntimeError, match="have been closed"):
+        made.step(np.zeros(2, np.int64))
 
 
 @pytest.mark.parametrize("end", ["raise ValueError('oh')", "os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(1)"])

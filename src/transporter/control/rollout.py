@@ -1,7 +1,7 @@
 """Games played side by side, one step of all of them at a time.
 
 Each game is a gymnasium vector environment that restarts an episode at the step after its end (autoreset NEXT_STEP).
-Atari games take their actions at once and are waited for later (ale-py's threads, or processes of gymnasium's), so a
+Atari games take their actions at once and are waited for later (ale-py's threads, or processes), so a
 learner can use the time between.
 """
 
@@ -9,14 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from jaxtyping import Bool, Float32, Int64
 
-from transporter.envs.atari import AtariVector
-from transporter.envs.atari_processes import AtariProcesses
 from transporter.errors import InputError
-
-BESIDE = (AtariVector, AtariProcesses, AsyncVectorEnv)  # these play on while others do something else
 
 
 class Finished(NamedTuple):
@@ -60,9 +56,7 @@ class Arena:
         """All games from their start; a player's seed decides all that will happen to it."""
         views, lives = [], []
         for game, part in zip(self.games, self.slices, strict=True):
-            given = seeds[part]
-            own = given if isinstance(game, AtariVector | AtariProcesses) else [int(s) for s in given]
-            view, info = game.reset(seed=own)  # type: ignore[arg-type]
+            view, info = game.reset(seed=[int(seed) for seed in seeds[part]])  # type: ignore[arg-type]
             views.append(view)
             lives.append(_lives(info, game.num_envs))
         self.resting = set()
@@ -78,8 +72,8 @@ class Arena:
         for index, (game, part) in enumerate(zip(self.games, self.slices, strict=True)):
             if index in self.resting:
                 continue
-            if isinstance(game, BESIDE):
-                game.step_async(actions[part])
+            if _plays_beside(game):
+                game.step_async(actions[part])  # type: ignore[attr-defined]
 
     def receive(self) -> Moment:
         """What came of the actions that were sent."""
@@ -119,7 +113,7 @@ class Arena:
         if index in self.resting:
             nothing = np.zeros(len(actions), bool)
             return self._views[index], nothing.astype(np.float32), nothing, nothing, {}
-        return game.step_wait() if isinstance(game, BESIDE) else game.step(actions)
+        return game.step_wait() if _plays_beside(game) else game.step(actions)  # type: ignore[attr-defined]
 
     def _moment(
         self, views: list[np.ndarray], reward: np.ndarray, ended: np.ndarray, cut: np.ndarray, lives: np.ndarray
@@ -136,6 +130,11 @@ class Arena:
         first = ~real | died
         self._over, self._lives = over, lives
         return Moment(views, first, reward, discount, real, finished)
+
+
+def _plays_beside(game: VectorEnv) -> bool:
+    """Whether it plays on while others do something else."""
+    return hasattr(type(game), "step_async")
 
 
 def _lives(info: dict[str, Any], count: int) -> Int64[np.ndarray, "n"]:

@@ -6,7 +6,7 @@ one grey level in a few pixels.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import ale_py
@@ -227,11 +227,14 @@ class AtariVector(VectorWrapper):
         self.single_observation_space = gymnasium.spaces.Box(0, 255, shape, np.uint8)
         self.observation_space = gymnasium.spaces.Box(0, 255, (env.num_envs, *shape), np.uint8)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """(n, h, w, 3) frames; game i gets seed + i."""
-        chosen = self._seed if seed is None else seed
+    def reset(
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict]:
+        """(n, h, w, 3) frames; game i gets seed + i, or the i-th seed."""
+        given = self._seed if seed is None else seed
+        chosen = given if given is None or isinstance(given, int) else np.asarray(given)
         self._seed = None
-        observations, info = self.env.reset(seed=chosen, options=options)
+        observations, info = self.env.reset(seed=chosen, options=options)  # type: ignore[arg-type]
         return observations[:, 0], info
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:

@@ -4,10 +4,11 @@ ale-py's own threads also make pictures, which takes about as long as the play, 
 Python interface holds the interpreter while it works, so threads of ours would take turns.
 
 One program is started (a host, without the memory, threads or GPU of this one), imports what it needs once and forks
-as many processes as play. All of them are deaf to Ctrl-C and its like, which are for whoever started them, and end
-when nobody holds the other end of their pipe any more.
+as many processes as play. All of them are a group of their own, deaf to Ctrl-C and its like, which are for whoever
+started them. They are killed when they are closed, and end by themselves when whoever started them is gone.
 """
 
+import fcntl
 import json
 import mmap
 import os
@@ -15,10 +16,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, NoReturn
 
 import gymnasium
@@ -36,7 +39,10 @@ from transporter.workers import cores
 RESET, STEP, DONE = b"reset", b"step", b"done"
 NO_SEED = -1
 QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # no threads where one forks
-BEGIN = "import json, sys; a = json.loads(sys.argv[1]); sys.path[:] = a.pop(); from {} import host; host(*a)"
+BEGIN = "import json, sys; a = json.load(sys.stdin); sys.path[:] = a.pop(); from {} import host; host(*a)"
+DEAF_TO = {
+    getattr(signal, f"SIG{name}") for name in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2") if os.name == "posix"
+}
 Show = Literal["film", "truth"]
 
 
@@ -113,33 +119,36 @@ class AtariProcesses(VectorEnv):
         self._seed: int | None = seed
         self._playing = False
         plan = Plan(name, count, show, tuple(shape), noops, sticky)
-        each = cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-        parts = np.array_split(np.arange(count), min(count, max(1, workers or each)))
+        parts = np.array_split(np.arange(count), min(count, workers or _at_once()))
         ranges = [(int(part[0]), int(part[-1]) + 1) for part in parts]
         self._pipes: list[tuple[Connection, Connection]] = []
-        theirs: list[tuple[int, int]] = []
-        for _ in parts:
-            (hear, tell), (listen, answer) = os.pipe(), os.pipe()
-            self._pipes.append((Connection(tell, readable=False), Connection(listen, writable=False)))
-            theirs.append((hear, answer))
-        with _shared(plan.nbytes) as shared:
-            self._board = Board.over(mmap.mmap(shared.fileno(), plan.nbytes), plan)
+        with ExitStack() as stack:
+            theirs: list[tuple[int, int]] = []
+            for _ in parts:
+                (hear, tell), (listen, answer) = _pipe(), _pipe()
+                self._pipes.append((Connection(tell, readable=False), Connection(listen, writable=False)))
+                theirs.append((hear, answer))
+                stack.callback(os.close, hear)
+                stack.callback(os.close, answer)
+            shared = stack.enter_context(_shared(plan.nbytes)).fileno()
+            self._board = Board.over(mmap.mmap(shared, plan.nbytes), plan)
             self._view = self._board.view.view(Film) if show == "film" else self._board.view
             with _deaf():
                 self._host = subprocess.Popen(
-                    [sys.executable, "-c", BEGIN.format(__name__),
-                     json.dumps([plan, shared.fileno(), ranges, theirs, sys.path])],
-                    pass_fds=[shared.fileno(), *(end for both in theirs for end in both)],
+                    [sys.executable, "-P", "-c", BEGIN.format(__name__)],
+                    pass_fds=[shared, *(end for both in theirs for end in both)],
                     env={**os.environ, **QUIET},
-                    stdin=subprocess.DEVNULL,
-                )  # fmt: skip
-        for both in theirs:
-            for end in both:
-                os.close(end)
-        self._finish = weakref.finalize(self, _end, self._pipes, self._host)  # at the end of the program at the latest
+                    stdin=subprocess.PIPE,
+                    start_new_session=True,
+                )
+                self._finish = weakref.finalize(self, _end, self._pipes, self._host)  # at the latest with the program
+            paths = [str(Path(path).absolute()) for path in sys.path if isinstance(path, str)]
+            assert self._host.stdin is not None
+            self._host.stdin.write(json.dumps([plan, shared, ranges, theirs, paths]).encode())
+            self._host.stdin.close()
 
     def reset(
-        self, *, seed: int | Int64[np.ndarray, "n"] | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """All games from their start; game i gets seed + i, or the i-th seed."""
         if self._playing:
@@ -175,6 +184,8 @@ class AtariProcesses(VectorEnv):
         return self._view, *told, {"lives": b.lives.copy()}
 
     def _tell(self, word: bytes, order: np.ndarray) -> None:
+        if not self._finish.alive:
+            raise RuntimeError("these games have been closed")
         self._board.order[:] = order
         self._playing = True
         with self._watched():
@@ -192,23 +203,43 @@ class AtariProcesses(VectorEnv):
         try:
             yield
         except (EOFError, ConnectionError) as error:
-            self._finish()  # the host waits for its own
-            code = self._host.returncode
+            code = _exit_code(self._host)
+            self.close_extras()
             raise WorkerDiedError(
                 f"a process that plays ended with code {code}: run the same command again to go on"
             ) from error
+        except BaseException:  # interrupted: some have answered, and nobody knows who
+            self.close_extras()
+            raise
 
     def close_extras(self, **kwargs: Any) -> None:
         self._finish()
+        self._playing = False
+
+
+def _at_once() -> int:
+    """One for each core, shared among the learners that torchrun has started on this machine."""
+    learners = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return max(1, cores() // (int(learners) or 1 if learners.isdigit() else 1))
+
+
+def _pipe() -> tuple[int, int]:
+    """Its ends are neither 0, 1 nor 2, which the host has for itself, also where this program has closed its own."""
+    ends = os.pipe()
+    kept = tuple(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3) for end in ends)
+    for end in ends:
+        os.close(end)
+    return kept[0], kept[1]
 
 
 def _shared(nbytes: int) -> IO[bytes]:
     """A file without a name, in memory where there is room for it."""
     for folder in ("/dev/shm", None):
-        with suppress(OSError):
-            file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        with suppress(OSError), ExitStack() as stack:
+            file = stack.enter_context(tempfile.TemporaryFile(dir=folder))
             # All of it now: later a write to what there is no room for would end the process that writes.
             os.posix_fallocate(file.fileno(), 0, nbytes) if sys.platform == "linux" else file.truncate(nbytes)
+            stack.pop_all()
             return file
     raise InputError(f"no room for {nbytes / 2**20:.0f} MiB of what games show, neither in memory nor in a file")
 
@@ -216,26 +247,35 @@ def _shared(nbytes: int) -> IO[bytes]:
 @contextmanager
 def _deaf() -> Iterator[None]:
     """What is started meanwhile never hears of Ctrl-C and its like, not even in its first moment."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, DEAF_TO)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def _exit_code(host: "subprocess.Popen[bytes]") -> int | None:
+    """How it ended; it stays, so that its group remains ours to end."""
+    give_up = time.monotonic() + PATIENCE
+    while (told := os.waitid(os.P_PID, host.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is None:
+        if time.monotonic() > give_up:
+            return None
+        time.sleep(0.01)
+    return told.si_status if told.si_code == os.CLD_EXITED else -told.si_status
+
+
 def _end(pipes: Sequence[tuple[Connection, Connection]], host: "subprocess.Popen[bytes]") -> None:
-    """They keep nothing that could be lost; whoever does not take the hint is made to."""
+    """At once: they keep nothing that could be lost."""
+    os.killpg(host.pid, signal.SIGKILL)
+    host.wait()
     for both in pipes:
         for end in both:
             end.close()
-    try:
-        host.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        host.kill()
-        host.wait()
 
 
-def host(plan: Sequence[Any], shared: int, ranges: Sequence[tuple[int, int]], ends: Sequence[tuple[int, int]]) -> None:
+def host(
+    plan: Sequence[Any], shared: int, ranges: Sequence[tuple[int, int]], ends: Sequence[tuple[int, int]]
+) -> NoReturn:
     """In the program that was started: fork, and say with the exit code how the first of them that failed ended."""
     told = Plan(*plan)
     memory = mmap.mmap(shared, told.nbytes)
@@ -251,6 +291,7 @@ def host(plan: Sequence[Any], shared: int, ranges: Sequence[tuple[int, int]], en
         _, status = os.wait()
         if (code := os.waitstatus_to_exitcode(status)) != 0:
             os._exit(code if code > 0 else 128 - code)
+    os._exit(0)
 
 
 def _live(plan: Plan, memory: mmap.mmap, part: range, words: Connection, answers: Connection) -> NoReturn:

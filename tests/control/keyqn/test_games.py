@@ -34,11 +34,15 @@ def test_processes_show_what_this_process_shows(monkeypatch: pytest.MonkeyPatch)
     there = Arena([made.make(2)], life_loss_ends=True)
     seeds, chance = np.array([3, 4]), np.random.default_rng(0)
     one, two = here.reset(seeds), there.reset(seeds)
+    ended = 0
     for _ in range(150):  # several lives, and a new game
         np.testing.assert_array_equal(one.views[0], two.views[0])
         np.testing.assert_array_equal(one.discount, two.discount)
         actions = chance.integers(0, 4, 2)
         one, two = here.step(actions), there.step(actions)
+        ended += len(one.finished)
+        assert one.finished == two.finished
+    assert ended > 0
     here.close()
     there.close()
 

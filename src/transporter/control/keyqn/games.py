@@ -1,5 +1,6 @@
 """Atari games for agents: in ale-py's threads, or in processes, which can film, and know the truth."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,6 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from transporter.control.keyqn.observe import Kind
 from transporter.control.keyqn.training import Game
 from transporter.envs import atari
-from transporter.envs.atari_processes import AtariProcesses
 from transporter.errors import InputError
 from transporter.workers import cores
 
@@ -52,6 +52,8 @@ def _with_truth(name: str, count: int, sticky: float, processes: int | None) -> 
     def one() -> TruthObservation:
         return TruthObservation(atari.AtariEnv(name, UNSEEN, sticky=sticky))
 
-    if cores() <= FEW:
+    if cores() <= FEW or not hasattr(os, "fork"):
         return SyncVectorEnv([one] * count, autoreset_mode=AutoresetMode.NEXT_STEP)
+    from transporter.envs.atari_processes import AtariProcesses
+
     return AtariProcesses(name, count, show="truth", sticky=sticky, workers=processes)
