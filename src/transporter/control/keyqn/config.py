@@ -17,6 +17,7 @@ class NetworkConfig:
     thermometer: int = 40  # thresholds per axis: two pixels of an 80×80 frame each (the paper gives none)
     motion: bool = True  # also how far each keypoint moved since the last frame (not in the paper)
     speeds: int = 20  # … thermometer-coded, too, by so many thresholds per axis
+    align: int = 8  # a keypoint takes a multiple of so many inputs: a GPU is slow with rows of an odd width
     hidden: int = 256  # units of the layers before and after the memory
     memory: int = 128  # units of the LSTM (the paper's options agent, which sees pixels, has 256: §4.2.2)
     dueling: bool = True  # value and advantages apart (Wang et al. 2016; kept by Rainbow, SPR and BBF)
@@ -25,10 +26,10 @@ class NetworkConfig:
     opinions: int = 1  # so many last layers that learn alike; the least of what they say is believed (TD3, DrQ: 2)
 
     def __post_init__(self) -> None:
-        counts = (self.thermometer, self.hidden, self.memory, self.opinions)
+        counts = (self.thermometer, self.align, self.hidden, self.memory, self.opinions)
         if min(counts) < 1 or self.speeds < 0 or self.bins < 0 or self.bins == 1 or not 0 < self.limit < math.inf:
             raise InputError(
-                "thermometer, hidden, memory and opinions must be at least 1, speeds at least 0, "
+                "thermometer, align, hidden, memory and opinions must be at least 1, speeds at least 0, "
                 "bins 0 or at least 2, limit above 0"
             )
         if self.opinions > MOST_OPINIONS:
@@ -163,7 +164,7 @@ class KeyQNConfig:
         try:
             return cls(
                 # What earlier versions did not have, as they did without.
-                NetworkConfig(**{"opinions": 1, "speeds": 0, **data["network"]}),
+                NetworkConfig(**{"opinions": 1, "speeds": 0, "align": 1, **data["network"]}),
                 LearningConfig(**{"priority": 0.0, "trace": 0.0, **data["learning"]}),
                 ProtocolConfig(**data["protocol"]),
                 EyesConfig(**data.get("eyes", {})),  # version 0.1 had none

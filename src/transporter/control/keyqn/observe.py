@@ -25,7 +25,6 @@ from transporter.models.detector import Detector
 PRESENT, PLACE, FEATURES = slice(0, 1), slice(1, 3), slice(3, None)  # of a slot
 QUICK = 10.0  # a keypoint that crosses a tenth of [-1, 1]'s half in a step counts as moving at speed 1
 FASTEST = 0.4  # what crosses so much of it is beyond the last threshold
-ALIGNED = 8  # a slot is as wide as a multiple of this: a GPU multiplies rows of an odd width at half the speed
 STREAMS = 8  # detectors at once on a GPU
 GREY = (0.299, 0.587, 0.114)  # ITU-R BT.601
 
@@ -122,7 +121,7 @@ class Codes:
         self.speeds = config.speeds if self.motion else 0
         places = 2 * self.levels + 2 + (2 + 2 * self.speeds if self.motion else 0) if coordinates else 0
         used = 1 + places + self.depth
-        self.spare = -used % ALIGNED
+        self.spare = -used % config.align
         self.width = self.slots * (used + self.spare)
         self.weights: dict[str, Weight] = {}
 
