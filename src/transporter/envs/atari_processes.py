@@ -22,67 +22,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, NoReturn
+from typing import IO, Any
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from jaxtyping import Bool, Float32, Int64, Shaped
 
+from transporter.envs import atari_host
 from transporter.envs.atari import NOOPS, AtariEnv
+from transporter.envs.atari_host import NO_SEED, RESET, STEP, Board, Plan, Show
 from transporter.envs.film import Film
 from transporter.envs.processes import PATIENCE, WorkerDiedError
 from transporter.errors import InputError
 from transporter.workers import cores
 
-RESET, STEP, DONE = b"reset", b"step", b"done"
-NO_SEED = -1
 QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # no threads where one forks
 BEGIN = "import json, sys; a = json.load(sys.stdin); sys.path[:] = a.pop(); from {} import host; host(*a)"
-DEAF_TO = {
-    getattr(signal, f"SIG{name}") for name in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2") if os.name == "posix"
-}
-Show = Literal["film", "truth"]
-
-
-class Plan(NamedTuple):
-    """Which games are played, and what is to be seen of them."""
-
-    name: str
-    games: int
-    show: Show
-    shape: tuple[int, ...]  # of one game's view
-    noops: int
-    sticky: float
-
-    @property
-    def nbytes(self) -> int:
-        each = int(np.prod(self.shape)) * (1 if self.show == "film" else 4)
-        return self.games * (8 + 8 + 4 + each + 1 + 1)
-
-
-class Board(NamedTuple):
-    """What all of the processes see: a row of each for every game."""
-
-    order: Int64[np.ndarray, "n"]  # the action to take, or the seed to begin with
-    lives: Int64[np.ndarray, "n"]
-    reward: Float32[np.ndarray, "n"]
-    view: Shaped[np.ndarray, "n *shape"]
-    terminated: Bool[np.ndarray, "n"]
-    truncated: Bool[np.ndarray, "n"]
-
-    @classmethod
-    def over(cls, memory: mmap.mmap, plan: Plan) -> "Board":
-        """One after the other, those with the widest numbers first."""
-        own, n = (plan.shape, np.uint8 if plan.show == "film" else np.float32), plan.games
-        kinds = (((), np.int64), ((), np.int64), ((), np.float32), own, ((), bool), ((), bool))
-        parts, at = [], 0
-        for shape, kind in kinds:
-            part = np.frombuffer(memory, kind, n * int(np.prod(shape)), at).reshape(n, *shape)
-            parts.append(part)
-            at += part.nbytes
-        return cls(*parts)
+DEAF_TO = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 
 
 class AtariProcesses(VectorEnv):
@@ -135,7 +92,7 @@ class AtariProcesses(VectorEnv):
             self._view = self._board.view.view(Film) if show == "film" else self._board.view
             with _deaf():
                 self._host = subprocess.Popen(
-                    [sys.executable, "-P", "-c", BEGIN.format(__name__)],
+                    [sys.executable, "-P", "-c", BEGIN.format(atari_host.__name__)],
                     pass_fds=[shared, *(end for both in theirs for end in both)],
                     env={**os.environ, **QUIET},
                     stdin=subprocess.PIPE,
@@ -271,59 +228,3 @@ def _end(pipes: Sequence[tuple[Connection, Connection]], host: "subprocess.Popen
     for both in pipes:
         for end in both:
             end.close()
-
-
-def host(
-    plan: Sequence[Any], shared: int, ranges: Sequence[tuple[int, int]], ends: Sequence[tuple[int, int]]
-) -> NoReturn:
-    """In the program that was started: fork, and say with the exit code how the first of them that failed ended."""
-    told = Plan(*plan)
-    memory = mmap.mmap(shared, told.nbytes)
-    for own, part in zip(ends, ranges, strict=True):
-        if os.fork() == 0:
-            for end in {end for both in ends for end in both} - set(own):
-                os.close(end)
-            _live(told, memory, range(*part), *(Connection(end) for end in own))
-    for both in ends:
-        for end in both:
-            os.close(end)
-    for _ in ends:
-        _, status = os.wait()
-        if (code := os.waitstatus_to_exitcode(status)) != 0:
-            os._exit(code if code > 0 else 128 - code)
-    os._exit(0)
-
-
-def _live(plan: Plan, memory: mmap.mmap, part: range, words: Connection, answers: Connection) -> NoReturn:
-    try:
-        _play(plan._replace(shape=tuple(plan.shape)), memory, part, words, answers)
-    except (EOFError, ConnectionError):  # nobody asks any more
-        os._exit(0)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-        os._exit(1)
-
-
-def _play(plan: Plan, memory: mmap.mmap, part: range, words: Connection, answers: Connection) -> NoReturn:
-    """Some of the games, word by word."""
-    board = Board.over(memory, plan)
-    games = {number: AtariEnv(plan.name, 1, sticky=plan.sticky, noops=plan.noops) for number in part}
-    if plan.show == "film":
-        for number, game in games.items():
-            game.film = board.view[number]  # where the emulator writes from now on
-    over = dict.fromkeys(part, False)
-    while True:
-        word = words.recv_bytes()
-        for number, game in games.items():
-            order, reward, ended, cut = int(board.order[number]), 0.0, False, False
-            if word == RESET or over[number]:
-                game.begin(seed=order if word == RESET and order != NO_SEED else None)
-            else:
-                reward = game.play(order)
-                ended, cut = game.ended()
-            if plan.show == "truth":
-                board.view[number] = game.truth().rows()
-            board.reward[number], board.lives[number] = reward, game.ale.lives()
-            board.terminated[number], board.truncated[number] = ended, cut
-            over[number] = ended or cut
-        answers.send_bytes(DONE)
