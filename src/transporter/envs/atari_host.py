@@ -31,9 +31,14 @@ class Plan(NamedTuple):
     sticky: float
 
     @property
+    def layout(self) -> tuple[np.dtype, ...]:
+        """What the board holds of each game, one part after the other: those with the widest numbers first."""
+        view = np.dtype((np.uint8 if self.show == "film" else np.float32, tuple(self.shape)))
+        return (*map(np.dtype, (np.int64, np.int64, np.float32)), view, *map(np.dtype, (bool, bool)))
+
+    @property
     def nbytes(self) -> int:
-        each = int(np.prod(self.shape)) * (1 if self.show == "film" else 4)
-        return self.games * (8 + 8 + 4 + each + 1 + 1)
+        return self.games * sum(part.itemsize for part in self.layout)
 
 
 class Board(NamedTuple):
@@ -48,14 +53,11 @@ class Board(NamedTuple):
 
     @classmethod
     def over(cls, memory: mmap.mmap, plan: Plan) -> "Board":
-        """One after the other, those with the widest numbers first."""
-        own, n = (plan.shape, np.uint8 if plan.show == "film" else np.float32), plan.games
-        kinds = (((), np.int64), ((), np.int64), ((), np.float32), own, ((), bool), ((), bool))
+        """In memory that is shared, as the plan lays it out."""
         parts, at = [], 0
-        for shape, kind in kinds:
-            part = np.frombuffer(memory, kind, n * int(np.prod(shape)), at).reshape(n, *shape)
-            parts.append(part)
-            at += part.nbytes
+        for part in plan.layout:
+            parts.append(np.ndarray(plan.games, part, memory, at))
+            at += parts[-1].nbytes
         return cls(*parts)
 
 
@@ -82,7 +84,7 @@ def host(
 
 def _live(plan: Plan, memory: mmap.mmap, part: range, words: Connection, answers: Connection) -> NoReturn:
     try:
-        _play(plan._replace(shape=tuple(plan.shape)), memory, part, words, answers)
+        _play(plan, memory, part, words, answers)
     except (EOFError, ConnectionError):  # nobody asks any more
         os._exit(0)
     except BaseException:

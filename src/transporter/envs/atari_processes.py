@@ -162,9 +162,7 @@ class AtariProcesses(VectorEnv):
         except (EOFError, ConnectionError) as error:
             code = _exit_code(self._host)
             self.close_extras()
-            raise WorkerDiedError(
-                f"a process that plays ended with code {code}: run the same command again to go on"
-            ) from error
+            raise WorkerDiedError(code) from error
         except BaseException:  # interrupted: some have answered, and nobody knows who
             self.close_extras()
             raise

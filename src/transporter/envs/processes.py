@@ -14,6 +14,9 @@ PATIENCE = 2.0  # seconds for a process to end when asked
 class WorkerDiedError(RuntimeError):
     """A process that plays is gone."""
 
+    def __init__(self, code: int | None) -> None:
+        super().__init__(f"a process that plays ended with code {code}: run the same command again to go on")
+
 
 class Processes(AsyncVectorEnv):
     """gymnasium's vector of processes, which by itself would speak of broken pipes, and leave the others behind."""
@@ -29,9 +32,7 @@ class Processes(AsyncVectorEnv):
                 process.join(PATIENCE)  # its pipes end before it does
             code = next((process.exitcode for process in gone), None)
             self._end_all()
-            raise WorkerDiedError(
-                f"a process that plays ended with code {code}: run the same command again to go on"
-            ) from error
+            raise WorkerDiedError(code) from error
 
     def _end_all(self) -> None:
         """Without a word to the others: they may wait for an answer that never comes."""
