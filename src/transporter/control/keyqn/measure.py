@@ -93,7 +93,7 @@ def play_one(task: Task, progress: Callable[[int], None] = lambda episodes: None
     legal = torch.tensor([agent.actions for agent in agents], device=device)[:, None]
     legal = torch.arange(first.heads, device=device) < legal
     size = detectors[0].config.size if detectors else FRAME
-    elsewhere = device.type == "cuda" or experiment.kind == "objects"  # a CPU makes pictures as well as they are filmed
+    elsewhere = device.type == "cuda" or experiment.kind == "objects"  # a CPU gains nothing by film
     processes = -(-share // len(agents)) if elsewhere else None
     played = game(experiment.games[0], experiment.seeds, experiment.kind, size, protocol.sticky, processes)
     # Scores are those of whole games; but what was a new beginning in training is one for the memory here, too.
