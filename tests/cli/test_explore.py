@@ -15,7 +15,7 @@ SMALL = ["--video", "1", "--network.hidden", "16", "--network.memory", "8", "--n
          "--learning.batch", "2", "--learning.unroll", "4", "--learning.burn-in", "2", "--acting.players", "4",
          "--acting.warm-up", "8", "--acting.replay", "400", "--eyes.size", "32", "--eyes.batch", "4",
          "--eyes.offset", "5", "--eyes.tiny", "--evaluation.episodes", "2", "--evaluation.steps", "30",
-         "--evaluation.watched", "20", "--evaluate-every", "800", "--log-every", "160", "--checkpoint-every", "320",
+         "--evaluation.look-every", "5", "--evaluate-every", "800", "--log-every", "160", "--checkpoint-every", "320",
          "--device", "cpu"]  # fmt: skip
 
 

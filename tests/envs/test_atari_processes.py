@@ -18,6 +18,7 @@ from transporter.control.rollout import Arena
 from transporter.envs import atari
 from transporter.envs.atari import AtariEnv
 from transporter.envs.atari_processes import DEAF_TO, AtariProcesses
+from transporter.envs.base import Truth
 from transporter.envs.film import COLOURS, Film, develop
 from transporter.envs.processes import WorkerDiedError
 from transporter.errors import InputError
@@ -28,6 +29,11 @@ def vector() -> Iterator[AtariProcesses]:
     made = AtariProcesses("breakout", 3, workers=2)
     yield made
     made.close()
+
+
+def same_truth(found: Truth, each: list[Truth]) -> None:
+    np.testing.assert_array_equal(found.present, [one.present for one in each])
+    np.testing.assert_array_equal(found.centres, [one.centres for one in each])
 
 
 @pytest.mark.parametrize("name", atari.SCENES)
@@ -62,6 +68,10 @@ def test_film_shows_what_the_game_shows_through_the_end_of_episodes(vector: Atar
             pictures = develop(torch.from_numpy(film)).numpy()
             np.testing.assert_array_equal(pictures, [env.render() for env in alone])
         assert info["lives"].tolist() == [env.ale.lives() for env in alone]
+        np.testing.assert_array_equal(vector.ram, [env.ale.getRAM() for env in alone])
+        if step % 8 == 0:
+            same_truth(vector.truth(), [env.truth() for env in alone])
+            same_truth(vector.truth(slice(1, 3)), [env.truth() for env in alone[1:]])
         actions = rng.integers(4, size=3)
         film, reward, terminated, truncated, info = vector.step(actions)
         expected = [0.0] * 3

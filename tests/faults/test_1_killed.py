@@ -118,7 +118,7 @@ EXPLORE = ["explore", "sprites_control", "--frames", "800", "--video", "0", "--n
            "--learning.unroll", "4", "--learning.burn-in", "2",
            "--acting.players", "4", "--acting.warm-up", "8", "--acting.replay", "400",
            "--eyes.size", "32", "--eyes.batch", "4", "--eyes.offset", "5", "--eyes.tiny", "--evaluation.episodes", "1",
-           "--evaluation.steps", "20", "--evaluation.watched", "10", "--evaluate-every", "400", "--log-every", "100",
+           "--evaluation.steps", "20", "--evaluation.look-every", "5", "--evaluate-every", "400", "--log-every", "100",
            "--checkpoint-every", "100", "--device", "cpu", "--out"]  # fmt: skip
 
 

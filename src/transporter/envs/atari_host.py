@@ -11,12 +11,13 @@ from multiprocessing.connection import Connection
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64, Shaped
+from jaxtyping import Bool, Float32, Int64, Shaped, UInt8
 
 from transporter.envs.atari import AtariEnv
 
 RESET, STEP, DONE = b"reset", b"step", b"done"
 NO_SEED = -1
+RAM = 128  # bytes of the console's memory
 Show = Literal["film", "truth"]
 
 
@@ -34,7 +35,8 @@ class Plan(NamedTuple):
     def layout(self) -> tuple[np.dtype, ...]:
         """What the board holds of each game, one part after the other: those with the widest numbers first."""
         view = np.dtype((np.uint8 if self.show == "film" else np.float32, tuple(self.shape)))
-        return (*map(np.dtype, (np.int64, np.int64, np.float32)), view, *map(np.dtype, (bool, bool)))
+        ram = np.dtype((np.uint8, RAM))
+        return (*map(np.dtype, (np.int64, np.int64, np.float32)), view, ram, *map(np.dtype, (bool, bool)))
 
     @property
     def nbytes(self) -> int:
@@ -48,6 +50,7 @@ class Board(NamedTuple):
     lives: Int64[np.ndarray, "n"]
     reward: Float32[np.ndarray, "n"]
     view: Shaped[np.ndarray, "n *shape"]
+    ram: UInt8[np.ndarray, "n 128"]
     terminated: Bool[np.ndarray, "n"]
     truncated: Bool[np.ndarray, "n"]
 
@@ -111,6 +114,7 @@ def _play(plan: Plan, memory: mmap.mmap, part: range, words: Connection, answers
                 ended, cut = game.ended()
             if plan.show == "truth":
                 board.view[number] = game.truth().rows()
+            game.ale.getRAM(board.ram[number])
             board.reward[number], board.lives[number] = reward, game.ale.lives()
             board.terminated[number], board.truncated[number] = ended, cut
             over[number] = ended or cut

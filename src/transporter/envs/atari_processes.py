@@ -28,11 +28,13 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
+from jaxtyping import UInt8
 
-from transporter.envs import atari_host
+from transporter.envs import atari_host, atari_truth
 from transporter.envs.atari import NOOPS, AtariEnv
 from transporter.envs.atari_host import NO_SEED, RESET, STEP, Board, Plan, Show
-from transporter.envs.film import Film
+from transporter.envs.base import Truth
+from transporter.envs.film import COLOURS, Film
 from transporter.envs.processes import PATIENCE, WorkerDiedError
 from transporter.errors import InputError
 from transporter.workers import cores
@@ -68,7 +70,7 @@ class AtariProcesses(VectorEnv):
             raise InputError(f"the colours of {name} are not known: it cannot be filmed")
         shape = model.film.shape if show == "film" else (len(model.scene.objects), 3)
         low, kind = (0, np.uint8) if show == "film" else (-1, np.float32)
-        self.num_envs = count
+        self.num_envs, self.name, self.show = count, name, show
         self.single_action_space = model.action_space
         self.single_observation_space = gymnasium.spaces.Box(low, 255 if low == 0 else 1, shape, kind)
         self.action_space = batch_space(self.single_action_space, count)
@@ -139,6 +141,20 @@ class AtariProcesses(VectorEnv):
         b = self._board
         told = b.reward.astype(np.float64), b.terminated.copy(), b.truncated.copy()
         return self._view, *told, {"lives": b.lives.copy()}
+
+    def truth(self, part: slice = slice(None)) -> Truth:
+        """Centres (n, k, 2) and presence (n, k) in the frames shown last, of some of the games."""
+        shown = self._view[part]
+        if self.show == "truth":
+            return Truth(shown[..., 1:].copy(), shown[..., 0] > 0)
+        both = zip(self.ram[part], COLOURS[shown], strict=True)
+        found = [atari_truth.truth(self.name, ram, screens) for ram, screens in both]
+        return Truth(*(np.stack(parts) for parts in zip(*found, strict=True)))
+
+    @property
+    def ram(self) -> UInt8[np.ndarray, "n 128"]:
+        """The consoles' memory behind the frames shown last."""
+        return self._board.ram
 
     def _tell(self, word: bytes, order: np.ndarray) -> None:
         if not self._finish.alive:

@@ -222,9 +222,10 @@ class SpriteVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         nothing = np.zeros(self.num_envs)
         return self.simulation.paint(), nothing, nothing.astype(bool), self.simulation.step == EPISODE, {}
 
-    def truth(self) -> Truth:
-        """Centres (n, k, 2) and presence (n, k) in the frames shown last."""
-        return self.simulation.truth()
+    def truth(self, part: slice = slice(None)) -> Truth:
+        """Centres (n, k, 2) and presence (n, k) in the frames shown last, of some of the worlds."""
+        centres, present = self.simulation.truth()
+        return Truth(centres[part], present[part])
 
     def render(self) -> tuple[np.ndarray, ...]:
         return tuple(self.simulation.paint())

@@ -1,11 +1,13 @@
 """What is read from a run's rows, by hand."""
 
+import dataclasses
 from typing import Any
 
 import pytest
 
-from transporter.control.options.config import ActingConfig, OptionsConfig
-from transporter.control.options.experiment import Experiment, Schedule, curves, figures
+from transporter.control.options.config import ActingConfig, EvaluationConfig, OptionsConfig
+from transporter.control.options.experiment import Experiment, Schedule, curves, figures, settings
+from transporter.control.stored import of_today
 
 
 def row(frames: int, speed: int, **more: Any) -> dict[str, Any]:
@@ -32,6 +34,17 @@ def test_figures_are_of_the_last_evaluation() -> None:
     assert found["frames per second"] == 200.0
     assert found["eyes swapped, last"] == 0.25
     assert figures([]) == {}
+
+
+def test_when_it_is_measured_may_change() -> None:
+    config = OptionsConfig(acting=ActingConfig(players=8))
+    now = settings(Experiment("pong", 0, config))
+    often = dataclasses.replace(config, evaluation=EvaluationConfig(episodes=1, look_every=1))
+    assert settings(Experiment("pong", 0, often)) == now
+    # Those of earlier versions said how it was measured then.
+    then = {**now, "config": {**now["config"], "evaluation": {"episodes": 32, "steps": 4500, "watched": 2000}}}
+    assert of_today(then) == now
+    assert OptionsConfig.from_json(then["config"]) == config
 
 
 def test_frames_count_as_the_game_counts_them() -> None:

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from gymnasium.vector import VectorEnv
 
 from transporter.control.options.config import (
     ActingConfig,
@@ -13,7 +14,7 @@ from transporter.control.options.config import (
     NetworkConfig,
     OptionsConfig,
 )
-from transporter.control.options.evaluation import Shown, judge, measure_control, play, watch
+from transporter.control.options.evaluation import Witness, measure_control, play, watch
 from transporter.control.options.eyes import Learning, transporter
 from transporter.control.options.training import Exploration, exploration
 from transporter.control.rollout import Arena
@@ -47,22 +48,52 @@ def test_the_shape_that_can_be_moved_is_found_and_moved(colours) -> None:
     found = measure_control(made.study.network, colours, arena, world.truth, scene(WORLD).radius, commit=20, rounds=4)
     assert found.chosen >= 0.95
     assert found.farther >= 3
-    # Truth and eyes agree in a single world as well, step by step.
-    shown = watch(made.study.network, colours, make(WORLD, SIZE), commit=20, seed=0, steps=100)
-    assert (judge(shown, scene(WORLD).radius).avatar or 0) >= 0.9
-    # What the world pays for is none of this: it pays nothing.
-    assert play(made.study.network, arena, "controllable", 20, 30, seed=0).tolist() == [0.0] * 64
+    # What the world pays for is none of this: it pays nothing. Who watches says the same of the avatar.
+    witness = Witness(world, "controllable", scene(WORLD), colours, every=3)
+    ways = ("actions", "controllable")
+    played = play(made.study.network, arena, ways, 20, 30, seed=0, witness=witness)
+    assert {way: returns.tolist() for way, returns in played.items()} == {way: [0.0] * 32 for way in ways}
+    assert (witness.avatar or 0) >= 0.9
+    assert witness.entered is None
+    shown = list(watch(made.study.network, colours, make(WORLD, SIZE), commit=20, seed=0, steps=3))
+    assert [step.points.shape for step in shown] == [(3, 2)] * 3
 
 
-def test_nobody_is_on_the_avatar_who_is_not() -> None:
-    screen = np.zeros((4, 4, 3), np.uint8)
+class Told(VectorEnv):
+    """Two games that are looked at, after one that is not: avatars at the right, other things in the middle."""
 
-    def shown(keypoint: int, present: bool, room: int) -> Shown:
-        truth = Truth(np.array([[0.5, 0.5], [0.0, 0.0]], np.float32), np.array([present, True]))
-        return Shown(screen, np.array([[0.5, 0.4], [0.0, 0.0]], np.float32), keypoint, truth, room, 0.0)
+    num_envs, ram = 3, np.zeros((3, 128), np.uint8)
 
-    steps = [shown(0, True, 1), shown(1, True, 1), shown(1, False, 2), shown(0, True, 2)]
-    assert judge(iter(steps), 0.2) == (pytest.approx(2 / 3), 2, 4)  # in one frame the avatar is not there
+    def truth(self, part: slice) -> Truth:
+        centres = np.tile(np.array([[0.5, 0.5], [0.0, 0.0]], np.float32), (3, 1, 1))
+        return Truth(centres[part], self.present[part])
+
+
+def test_nobody_is_on_the_avatar_who_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    games, part, playing = Told(), slice(1, 3), np.array([True, True, True])
+    points = torch.tensor([[0.5, 0.4], [0.0, 0.0]]).expand(2, 2, 2)
+    seen: list[tuple[int, ...]] = []
+
+    def eyes(pictures: torch.Tensor) -> torch.Tensor:
+        seen.append(tuple(pictures.shape))
+        return points
+
+    witness = Witness(games, "controllable", scene("montezuma_revenge"), eyes, every=2)
+
+    def look(step: int, most: list[int], present: list[bool], rooms: list[int]) -> None:
+        games.present = np.array([[there, True] for there in present])
+        games.ram[:, 3] = rooms
+        witness.look(step, part, lambda: torch.zeros(3, 4, 4, 3), np.array(most), playing)
+
+    assert (witness.avatar, witness.entered) == (None, None)
+    look(0, [1, 0, 1], [True, True, True], [9, 1, 1])  # one on the avatar, one not; who is not looked at is elsewhere
+    look(1, [1, 1, 1], [True, True, True], [9, 1, 2])  # a step without a look, but for rooms
+    playing[1] = False
+    look(2, [1, 1, 0], [True, True, False], [9, 5, 2])  # one is through, the other's avatar is not there
+    look(4, [1, 1, 0], [True, True, True], [9, 5, 2])
+    assert witness.avatar == pytest.approx(2 / 3)
+    assert witness.rooms == {1, 2}
+    assert seen == [(2, 4, 4, 3)] * 3
 
 
 def learning() -> Exploration:

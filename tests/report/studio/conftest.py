@@ -116,7 +116,7 @@ def options(root: Path) -> str:
         learning=replace(c.learning, batch=2, unroll=4, burn_in=2),
         acting=replace(c.acting, players=2, warm_up=8, replay=200),
         eyes=replace(c.eyes, size=32, batch=2, offset=5, tiny=True),
-        evaluation=replace(c.evaluation, episodes=2, steps=10, watched=10),
+        evaluation=replace(c.evaluation, episodes=2, steps=10, look_every=5),
     )
     when = {"frames": 320, "evaluate_every": 160, "log_every": 80, "checkpoint_every": 320}
     explore("montezuma_revenge", out=root / "options", video=1, device="cpu", settings=c, **when)  # type: ignore[arg-type]

@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int64
+from jaxtyping import Int64, UInt8
+from torch import Tensor
 
 from transporter.control.gpu import Delivery
 from transporter.control.options.choice import KEEP, MOST, Drawn, most_controllable
@@ -49,6 +50,13 @@ class Actor:
         best, option, most = self._acted.cpu().numpy()
         return Acted(best, option // len(DIRECTIONS), option % len(DIRECTIONS), most)
 
+    def pictures(self) -> UInt8[Tensor, "n s s 3"]:
+        """What was shown last, as the network sees it."""
+        view, size = self._delivery.pictures()[0], self.network.size
+        if view.shape[1:3] == (size, size):
+            return view
+        return resize_tensor(view, size, size).round().to(torch.uint8)
+
     def _receive(self, moment: Moment, actions: np.ndarray, drawn: Drawn) -> None:
         columns = (moment.first, actions, moment.reward, moment.discount, moment.real, *drawn)
         self._delivery((moment.views[0], np.stack(columns, 1, dtype=np.float32)))
@@ -56,11 +64,8 @@ class Actor:
 
     @torch.no_grad()
     def _act(self) -> None:
-        view, told = self._delivery.pictures()
-        first, action, reward, discount, real, keypoint, direction = told.unbind(1)
-        size = self.network.size
-        if view.shape[1:3] != (size, size):
-            view = resize_tensor(view, size, size).round().to(torch.uint8)
+        view = self.pictures()
+        first, action, reward, discount, real, keypoint, direction = self._delivery.there[1].unbind(1)
         first, real = first > 0, real > 0
         if self.replay is not None:
             # With the very first row nothing is over yet: what is said of the row before lands on one that is not

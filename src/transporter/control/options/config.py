@@ -120,6 +120,9 @@ class EyesConfig:
             raise InputError("size, every, batch, offset and their kin must be at least 1, and batch even")
 
 
+WATCHED = "watched"  # in files of earlier versions: steps of one more game, whose truth was known
+
+
 @dataclass(frozen=True)
 class EvaluationConfig:
     """What is measured while it learns."""
@@ -128,12 +131,12 @@ class EvaluationConfig:
     """Of each way to play."""
     steps: int = 4_500
     """An episode is cut after so many: five minutes of play."""
-    watched: int = 2_000
-    """Steps of play with the truth beside it: rooms, and whether the most controllable keypoint is the avatar."""
+    look_every: int = 10
+    """Steps after which the truth is asked whether the most controllable keypoint is the avatar; 0: never."""
 
     def __post_init__(self) -> None:
-        if min(self.episodes, self.steps) < 1 or self.watched < 0:
-            raise InputError("episodes and steps must be at least 1, watched at least 0")
+        if min(self.episodes, self.steps) < 1 or self.look_every < 0:
+            raise InputError("episodes and steps must be at least 1, look_every at least 0")
 
 
 @dataclass(frozen=True)
@@ -186,7 +189,7 @@ class OptionsConfig:
                 LearningConfig(**data["learning"]),
                 ActingConfig(**data["acting"]),
                 EyesConfig(**data["eyes"]),
-                EvaluationConfig(**data["evaluation"]),
+                EvaluationConfig(**{n: v for n, v in data["evaluation"].items() if n != WATCHED}),
             )
         except (KeyError, TypeError) as error:
             raise InputError(f"not an exploration this version knows: {error}") from error

@@ -1,18 +1,20 @@
 """What options are worth: returns beside those of random actions, whether Eq. 2 finds the avatar, how far it goes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float32, Float64, UInt8
+from gymnasium.vector import VectorEnv
+from jaxtyping import Bool, Float32, Float64, Int64, UInt8
+from torch import Tensor
 
 from transporter.control.options.actor import Actor
-from transporter.control.options.choice import Commitment, epsilon_greedy
+from transporter.control.options.choice import Commitment, Drawn, Keypoints, epsilon_greedy
 from transporter.control.options.eyes import Eyes
 from transporter.control.options.network import OptionsNet
 from transporter.control.rollout import Arena, Moment
-from transporter.envs.base import PixelEnv, Truth
+from transporter.envs.base import PixelEnv, Scene, Truth
 
 Way = Literal["actions", "options", "controllable"]  # random actions; options of all keypoints; of the one by Eq. 2
 WAYS: tuple[Way, ...] = ("actions", "options", "controllable")
@@ -29,32 +31,90 @@ ONE = np.ones(1, np.float32)
 def play(
     network: OptionsNet,
     arena: Arena,
-    way: Way,
+    ways: Sequence[Way],
     commit: int,
     steps: int,
     seed: int,
+    *,
     capture: bool = False,
+    witness: "Witness | None" = None,
     progress: Callable[[int], None] = lambda finished: None,
-) -> Float64[np.ndarray, "n"]:
-    """Return of one episode of each player, cut after so many steps; options are followed greedily."""
-    n = arena.players
-    chance = np.random.default_rng((seed, 1))
+) -> dict[Way, Float64[np.ndarray, "n"]]:
+    """Return of one episode of each player, cut after so many steps; options are followed greedily.
+
+    The arena has equally many players of each way, way after way, all at once; their games begin alike.
+    """
+    n, parts = arena.players, shares(ways, arena.players)
+    each = n // len(ways)
+    chances = [np.random.default_rng((seed, 1)) for _ in ways]
+    among: list[Keypoints] = ["all" if way == "options" else "controllable" for way in ways]
+    drawn_by = [Commitment(each, network.keypoints, commit, *told) for told in zip(among, chances, strict=True)]
     actor = Actor(network, n, capture=capture)
-    commitment = Commitment(n, network.keypoints, commit, "all" if way == "options" else "controllable", chance)
     returns, over, taken = np.zeros(n), np.zeros(n, bool), np.zeros(n, np.int64)
-    moment = arena.reset(np.arange(n) + (seed + 1) * 1_000_003 % 2**30)
-    for _ in range(steps):
-        if way == "actions":
-            taken = chance.integers(network.actions, size=n)
-        else:
-            taken = actor(moment, taken, commitment.next(moment.first)).best
+    moment = arena.reset(np.tile(np.arange(each) + (seed + 1) * 1_000_003 % 2**30, len(ways)))
+    for step in range(steps):
+        drawn = [draw.next(moment.first[parts[way]]) for draw, way in zip(drawn_by, ways, strict=True)]
+        acted = actor(moment, taken, Drawn(*(np.concatenate(part) for part in zip(*drawn, strict=True))))
+        taken = acted.best.copy()
+        if "actions" in parts:
+            taken[parts["actions"]] = chances[ways.index("actions")].integers(network.actions, size=each)
+        if witness is not None:
+            witness.look(step, parts[witness.way], actor.pictures, acted.most, ~over)
         moment = arena.step(taken)
         returns += np.where(over, 0, moment.reward)
         over[[finished.player for finished in moment.finished]] = True
         progress(int(over.sum()))
         if over.all():
             break
-    return returns
+    return {way: returns[part] for way, part in parts.items()}
+
+
+def shares(ways: Sequence[Way], players: int) -> dict[Way, slice]:
+    """Which players play which way."""
+    each = players // len(ways)
+    return {way: slice(index * each, (index + 1) * each) for index, way in enumerate(ways)}
+
+
+class Witness:
+    """Who plays one of the ways is looked at: whether the most controllable keypoint is the avatar, and in what rooms.
+
+    What games do not tell stays None: not all know their truth, and only Montezuma's Revenge has rooms.
+    """
+
+    def __init__(self, games: VectorEnv, way: Way, scene: Scene, eyes: Eyes, every: int) -> None:
+        self.games, self.way, self.scene, self.eyes, self.every = games, way, scene, eyes, every
+        self.rooms: set[int] = set()
+        self._hits: list[Bool[np.ndarray, "n"]] = []
+
+    def look(
+        self,
+        step: int,
+        part: slice,
+        pictures: Callable[[], Tensor],
+        most: Int64[np.ndarray, "n"],
+        playing: Bool[np.ndarray, "n"],
+    ) -> None:
+        """At those who play; frames in which the avatar is not there do not count."""
+        ram, truth = (getattr(self.games, told, None) for told in ("ram", "truth"))
+        if ram is not None and self.scene.name == "montezuma_revenge":
+            self.rooms |= set(ram[part, ROOM][playing[part]].tolist())
+        if truth is None or not self.every or step % self.every:
+            return
+        centres, present = (found[:, AVATAR] for found in truth(part))
+        points = self.eyes(pictures()[part]).cpu().numpy()
+        apart = points[np.arange(len(points)), most[part]] - centres
+        self._hits.append((np.linalg.norm(apart, axis=-1) <= self.scene.radius)[playing[part] & present])
+
+    @property
+    def avatar(self) -> float | None:
+        """Share of frames in which the most controllable keypoint is on the avatar."""
+        hits = np.concatenate(self._hits) if self._hits else np.zeros(0)
+        return float(hits.mean()) if len(hits) else None
+
+    @property
+    def entered(self) -> int | None:
+        """How many rooms."""
+        return len(self.rooms) or None
 
 
 class Shown(NamedTuple):
@@ -63,71 +123,25 @@ class Shown(NamedTuple):
     screen: UInt8[np.ndarray, "h w 3"]
     points: Float32[np.ndarray, "k 2"]
     keypoint: int  # the most controllable one here
-    truth: Truth | None
-    room: int | None  # Montezuma's
-    score: float
 
 
-def watch(
-    network: OptionsNet,
-    eyes: Eyes,
-    env: PixelEnv,
-    commit: int,
-    seed: int,
-    steps: int,
-    capture: bool = False,
-    life_loss_ends: bool = True,
-) -> Iterator[Shown]:
-    """One environment, episode after episode, for so many steps: a vector of them does not know the truth."""
-    actor = Actor(network, 1, capture=capture)
-    chance = np.random.default_rng((seed, 2))
-    commitment = Commitment(1, network.keypoints, commit, "controllable", chance)
+def watch(network: OptionsNet, eyes: Eyes, env: PixelEnv, commit: int, seed: int, steps: int) -> Iterator[Shown]:
+    """One environment, episode after episode, for so many steps, to be shown."""
+    actor = Actor(network, 1)
+    commitment = Commitment(1, network.keypoints, commit, "controllable", np.random.default_rng((seed, 2)))
     device = network.recall.device
     view, info = env.reset(seed=seed)
-    taken, first, score = np.zeros(1, np.int64), True, 0.0
+    taken, first = np.zeros(1, np.int64), True
     for _ in range(steps):
         moment = Moment([view[None]], np.array([first]), ONE, ONE, ONE > 0, [])
         acted = actor(moment, taken, commitment.next(moment.first))
         points = eyes(torch.from_numpy(view[None]).to(device))[0].cpu().numpy()
-        truth = env.truth() if env.scene.has_truth else None
-        yield Shown(env.render(), points, int(acted.most[0]), truth, _room(env), score)
-        taken = acted.best
-        lives = info.get("lives", 0)
-        view, reward, terminated, truncated, info = env.step(int(taken[0]))
-        over = terminated or truncated
-        first = over or (life_loss_ends and info.get("lives", 0) < lives)
-        score = 0.0 if over else score + float(reward)
-        if over:
+        yield Shown(env.render(), points, int(acted.most[0]))
+        taken, lives = acted.best, info.get("lives", 0)
+        view, _, terminated, truncated, info = env.step(int(taken[0]))
+        first = terminated or truncated or info.get("lives", 0) < lives  # as in training, unless it was told otherwise
+        if terminated or truncated:
             view, info = env.reset()
-
-
-def _room(env: PixelEnv) -> int | None:
-    if env.scene.name != "montezuma_revenge":
-        return None
-    return int(env.ale.getRAM()[ROOM])  # type: ignore[attr-defined]
-
-
-class Watched(NamedTuple):
-    """What the truth says of some steps of play."""
-
-    avatar: float | None  # share of frames in which the most controllable keypoint is on the avatar; None: no truth
-    rooms: int | None  # of Montezuma's Revenge that were entered
-    steps: int
-
-
-def judge(shown: Iterator[Shown], radius: float) -> Watched:
-    """Frames in which the avatar is not there do not count."""
-    hits: list[bool] = []
-    rooms: set[int] = set()
-    steps = 0
-    for step in shown:
-        steps += 1
-        if step.room is not None:
-            rooms.add(step.room)
-        if step.truth is not None and step.truth.present[AVATAR]:
-            apart = step.points[step.keypoint] - step.truth.centres[AVATAR]
-            hits.append(bool(np.linalg.norm(apart) <= radius))
-    return Watched(float(np.mean(hits)) if hits else None, len(rooms) or None, steps)
 
 
 class Control(NamedTuple):

@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import torch
 from gymnasium.vector import VectorEnv
 
 from transporter import envs
 from transporter.control.options.agent import OptionsAgent
 from transporter.control.options.config import OptionsConfig
-from transporter.control.options.evaluation import WAYS, Watched, Way, judge, play, watch
+from transporter.control.options.evaluation import WAYS, Way, Witness, play
 from transporter.control.options.eyes import Eyes, Frozen, Learning, transporter
 from transporter.control.options.study import Study
 from transporter.control.options.training import Exploration, Step
 from transporter.control.rollout import Arena
-from transporter.control.stored import fingerprint
+from transporter.control.stored import fingerprint, of_today
 from transporter.models.detector import Detector
 from transporter.runs import Checkpoint, Json, Run
 from transporter.training.distributed import all_of, anyone, check_same, place
@@ -55,19 +54,23 @@ class Experiment:
     def make_eyes(self, hardware: Hardware) -> Eyes:
         if self.detector is not None:
             return Frozen(self.detector, hardware)
-        keypoints = self.keypoints or envs.scene(self.game).keypoints
+        keypoints = self.keypoints or self.scene.keypoints
         return Learning(transporter(self.config.share(place().world).eyes, keypoints, self.seed), hardware)
 
     @property
     def actions(self) -> int:
-        return len(envs.scene(self.game).actions)
+        return len(self.scene.actions)
 
-    def make_games(self, count: int, device: torch.device) -> VectorEnv:
-        """A GPU makes pictures of what the games show."""
-        return envs.make_vector(self.game, count, self.config.eyes.size, film=device.type == "cuda")
+    @property
+    def scene(self) -> envs.Scene:
+        return envs.scene(self.game)
+
+    def make_games(self, count: int, *, film: bool) -> VectorEnv:
+        """On film where a GPU makes pictures of it, or where the truth is asked."""
+        return envs.make_vector(self.game, count, self.config.eyes.size, film=film)
 
     def make(self, hardware: Hardware) -> Exploration:
-        games = partial(self.make_games, device=hardware.resolve())
+        games = partial(self.make_games, film=hardware.resolve().type == "cuda")
         return Exploration(self.config, games, self.actions, self.make_eyes(hardware), hardware, self.seed)
 
 
@@ -186,28 +189,15 @@ def _row(made: Exploring, scores: list[float]) -> Json:
 def evaluate(experiment: Experiment, made: Exploring, *, first: bool) -> Json:
     """Returns of each way to play (random actions do not change: once is enough), and what the truth says."""
     c, study = experiment.config, made.study
-    returns: dict[Way, list[float]] = {}
-    for way in WAYS if first else WAYS[1:]:
-        # Returns are of whole games; but what was a new beginning in training is one for memory and option here, too.
-        games = experiment.make_games(c.evaluation.episodes, study.device)
-        with closing(Arena([games], life_loss_ends=c.acting.life_loss_ends)) as arena:
-            found = play(study.network, arena, way, c.acting.commit, c.evaluation.steps, experiment.seed, study.capture)
-        returns[way] = [round(float(score), 3) for score in found]
-    watched = look(experiment, study) if c.evaluation.watched else Watched(None, None, 0)
-    return {"returns": returns, "avatar": watched.avatar, "rooms": watched.rooms}
-
-
-def look(experiment: Experiment, study: Study) -> Watched:
-    """Some steps of one environment that knows its truth."""
-    c = experiment.config
-    env = envs.make(experiment.game, c.eyes.size)
-    steps = c.evaluation.watched
-    shown = watch(
-        study.network, study.eyes, env, c.acting.commit, experiment.seed, steps, study.capture, c.acting.life_loss_ends
-    )
-    watched = judge(shown, env.scene.radius)
-    env.close()
-    return watched
+    ways, each = WAYS if first else WAYS[1:], c.evaluation.episodes
+    games = experiment.make_games(len(ways) * each, film=True)
+    witness = Witness(games, WAYS[-1], experiment.scene, study.eyes, c.evaluation.look_every)
+    # Returns are of whole games; but what was a new beginning in training is one for memory and option here, too.
+    with closing(Arena([games], life_loss_ends=c.acting.life_loss_ends)) as arena:
+        many = (c.acting.commit, c.evaluation.steps, experiment.seed)
+        found = play(study.network, arena, ways, *many, capture=study.capture, witness=witness)
+    returns = {way: [round(float(score), 3) for score in scores] for way, scores in found.items()}
+    return {"returns": returns, "avatar": witness.avatar, "rooms": witness.entered}
 
 
 def _agent(experiment: Experiment, made: Exploring) -> OptionsAgent:
@@ -261,8 +251,6 @@ def figures(rows: Sequence[Json]) -> dict[str, float]:
 
 def settings(experiment: Experiment) -> dict[str, Any]:
     """What a run folder remembers, and refuses to change; how long it lasts, and when it is measured, may change."""
-    return {
-        "explore": {"game": experiment.game, "seed": experiment.seed, "keypoints": experiment.keypoints},
-        "config": experiment.config.to_json(),
-        "detector": fingerprint(experiment.detector) if experiment.detector else None,
-    }
+    of = {"game": experiment.game, "seed": experiment.seed, "keypoints": experiment.keypoints}
+    detector = fingerprint(experiment.detector) if experiment.detector else None
+    return of_today({"explore": of, "config": experiment.config.to_json(), "detector": detector})
