@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 import torch
 
 from transporter.coords import from_pixels, to_pixels
@@ -25,8 +26,24 @@ def test_the_mean_light_is_kept() -> None:
 
 def test_arrays_and_tensors_agree() -> None:
     frames = np.random.default_rng(1).integers(0, 256, (2, 33, 47, 3), dtype=np.uint8)
-    tensor = resize_tensor(torch.from_numpy(frames), 20, 64)
-    assert np.abs(tensor.numpy() - resize(frames, 20, 64)).max() <= 0.51
+    expected = resize(frames, 20, 64)
+    np.testing.assert_array_equal(resize_tensor(torch.from_numpy(frames), 20, 64).numpy(), expected)
+    with torch.autocast("cpu", torch.bfloat16):
+        np.testing.assert_array_equal(resize_tensor(torch.from_numpy(frames), 20, 64).numpy(), expected)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_agrees_whatever_it_is_content_with_elsewhere() -> None:
+    frames = np.random.default_rng(1).integers(0, 256, (2, 210, 160, 3), dtype=np.uint8)
+    torch.set_float32_matmul_precision("high")
+    try:
+        found = resize_tensor(torch.from_numpy(frames).cuda(), 80, 80).cpu().numpy()
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    differ = found != resize(frames, 80, 80)
+    assert differ.mean() < 1e-3  # halves may go either way
+    assert np.abs(found - resize(frames, 80, 80)).max() <= 1
 
 
 def test_points_and_pixels_are_inverse_and_edges_are_one() -> None:

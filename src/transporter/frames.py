@@ -1,5 +1,7 @@
 """Frames are uint8, (..., height, width, 3), RGB; this is the one way they change size."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
@@ -36,12 +38,32 @@ def resize(frames: UInt8[np.ndarray, "*batch h w 3"], height: int, width: int) -
 
 
 def resize_tensor(frames: UInt8[torch.Tensor, "b h w 3"], height: int, width: int) -> Float[torch.Tensor, "b h2 w2 3"]:
-    """The same average on the tensor's own device, left as float in 0..255."""
+    """The same on the tensor's own device, as floats that are whole numbers in 0..255.
+
+    Whole as in all frames that models learnt from: what never changes there is seen through a magnifying glass, in
+    which half a grey level is a thing of its own.
+    """
     values = frames.float()
     if tuple(frames.shape[1:3]) == (height, width):
         return values
     rows = area_weights(frames.shape[1], height, frames.device)
     columns = area_weights(frames.shape[2], width, frames.device)
-    # One axis after the other: all at once would pair every row with every column.
-    lines = (rows @ values.flatten(2)).unflatten(2, (frames.shape[2], 3))
-    return torch.einsum("xw,bywc->byxc", columns, lines)
+    with _exactly(frames.device):
+        # One axis after the other: all at once would pair every row with every column.
+        lines = (rows @ values.flatten(2)).unflatten(2, (frames.shape[2], 3))
+        return torch.einsum("xw,bywc->byxc", columns, lines).round()
+
+
+@contextmanager
+def _exactly(device: torch.device) -> Iterator[None]:
+    """With all bits of a float: half as many (bf16, TF32), which whoever asks may be content with, are a level off."""
+    before = torch.get_float32_matmul_precision()
+    with torch.autocast(device.type, enabled=False):
+        if before == "highest":
+            yield
+            return
+        torch.set_float32_matmul_precision("highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)

@@ -212,6 +212,18 @@ def test_wrong_frames_are_refused(detector: Detector) -> None:
         detector(frames()[0])
 
 
+def test_a_screen_is_seen_as_the_frames_that_were_learnt_from() -> None:
+    """Seaquest's water never changes: half a grey level of it moves keypoints."""
+    seaquest, env = transporter.load("seaquest", device="cpu"), atari.make("seaquest", 80)
+    env.reset(seed=0)
+    chance, screens = np.random.default_rng(0), []
+    for _ in range(120):
+        env.step(int(chance.integers(env.action_space.n)))
+        screens.append(env.render())
+    shown = np.stack(screens[::4])
+    np.testing.assert_allclose(seaquest(shown), seaquest(resize(shown, 80, 80)), atol=1e-3)
+
+
 def test_onnx_gives_the_same_answers(tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     from transporter.models.export import export_onnx

@@ -55,7 +55,7 @@ class Actor:
         view, size = self._delivery.pictures()[0], self.network.size
         if view.shape[1:3] == (size, size):
             return view
-        return resize_tensor(view, size, size).round().to(torch.uint8)
+        return resize_tensor(view, size, size).to(torch.uint8)
 
     def _receive(self, moment: Moment, actions: np.ndarray, drawn: Drawn) -> None:
         columns = (moment.first, actions, moment.reward, moment.discount, moment.real, *drawn)
