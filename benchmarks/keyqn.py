@@ -53,7 +53,7 @@ def parts(experiment: Experiment, hardware: Hardware, steps: int) -> dict[str, f
     reward = training.moment.reward
     found["see and act ms"] = milliseconds(lambda: training.actor(training.moment, actions, reward), steps)
     training.actor.step = count
-    found["one update ms"] = milliseconds(lambda: training.learner.update(training.learner.starts.clone()), steps)
+    found["one update ms"] = milliseconds(training.learner.update, steps)
     found["gpu GiB"] = torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0
     found["minutes for 100,000 interactions"] = found["interaction ms"] * 100_000 / 60_000
     training.close()

@@ -8,9 +8,10 @@ import torch
 from transporter.control.keyqn.config import LearningConfig, NetworkConfig
 from transporter.control.keyqn.learner import Learner, histogram, misfit
 from transporter.control.keyqn.network import QNetwork, Thought, expected
-from transporter.control.keyqn.observe import Objects
+from transporter.control.keyqn.observe import Objects, Pixels
 from transporter.control.replay import Before, Memory, Outcome, SequenceReplay, Window
 from transporter.control.returns import rescale
+from transporter.models.branches import one_by_one
 
 SMALL = NetworkConfig(thermometer=4, hidden=8, memory=4)
 PLAIN = LearningConfig(
@@ -126,60 +127,94 @@ def test_rows_without_a_step_are_not_learnt_from() -> None:
 def test_an_agent_learns_the_same_alone_and_in_a_crowd() -> None:
     crowd, alone = learner(seeds=(0, 1)), learner(seeds=(1,))
     starts = torch.tensor([[1, 5, 9, 12], [2, 4, 8, 11]])
+    crowd.starts.copy_(starts)
+    alone.starts.copy_(starts[1:])
     for _ in range(3):
-        crowd.update(starts)
-        alone.update(starts[1:])
+        crowd.update()
+        alone.update()
     torch.testing.assert_close(crowd.online[1], alone.online[0])
     assert not torch.equal(crowd.online[0], crowd.online[1])
 
 
 def test_the_frozen_network_follows_slowly_or_is_refitted_at_once() -> None:
-    starts = torch.ones(2, 4, dtype=torch.int64)
     slow = learner(dataclasses.replace(PLAIN, target_rate=0.25))
     first = slow.frozen.clone()
-    slow.update(starts)
+    slow.update()
     torch.testing.assert_close(slow.frozen, first + 0.25 * (slow.online.detach() - first))
     fitted = learner(dataclasses.replace(PLAIN, refit_every=2))
     first = fitted.frozen.clone()
-    fitted.update(starts)
+    fitted.update()
     assert torch.equal(fitted.frozen, first)
-    fitted.update(starts)
+    fitted.update()
     assert torch.equal(fitted.frozen, fitted.online)
 
 
 def test_what_plays_is_handed_over_and_stays_while_an_update_is_made() -> None:
     made = learner()
-    starts = torch.ones(2, 4, dtype=torch.int64)
-    made.update(starts)
+    made.update()
     assert not torch.equal(made.playing, made.frozen)
     made.hand_over()
     before = made.frozen.clone()
-    made.update(starts)
+    made.update()
     assert torch.equal(made.playing, before)
     assert not torch.equal(made.playing, made.frozen)
 
 
 def test_a_reset_makes_the_last_layers_anew_and_starts_the_schedules_over() -> None:
     made = learner(dataclasses.replace(PLAIN, reset_every=3, shrink=1.0, steps_end=1, anneal=3))
-    starts = torch.ones(2, 4, dtype=torch.int64)
     for _ in range(3):
-        made.update(starts)
+        made.update()
     assert (made.done, made.since) == (3, 0)
     names = made.network.layout.views(made.online.detach())
     untouched = learner(dataclasses.replace(PLAIN, reset_every=0, steps_end=1, anneal=3))
     for _ in range(3):
-        untouched.update(starts)
+        untouched.update()
     before = untouched.network.layout.views(untouched.online.detach())
     torch.testing.assert_close(names["see.weight"], before["see.weight"])
     assert not torch.allclose(names["judge.weight"], before["judge.weight"])
     assert not made.network.layout.views(made.optimiser.state[made.online]["exp_avg"])["judge.weight"].any()
 
 
+def test_keypoints_are_learnt_from_near_their_places_the_same_throughout_a_sequence() -> None:
+    made = learner(dataclasses.replace(PLAIN, jitter=0.25))
+    assert (learner().numbers, made.numbers) == (1, 1 + 2 * 2)
+    assert learner(dataclasses.replace(PLAIN, jitter=0.25, priority=0.5)).numbers == 2 + 2 * 2
+    draws = torch.rand(2, 4, made.numbers, generator=torch.Generator().manual_seed(0))
+    draws[0, 0, 1:] = torch.tensor([0.0, 0.5, 1.0, 0.75])
+    made.draw(draws, 15)
+    window = made.replay.window(made.starts, 5)
+    rows = made.network.inputs.moved(window.rows, made.moved[:, None])
+    went = rows - window.rows
+    assert not went[..., 0].any()  # who is there is there
+    torch.testing.assert_close(went[0, :, 0, :, 1:], torch.tensor([[-0.25, 0.0], [0.25, 0.125]]).expand(5, 2, 2))
+    assert went.abs().max() <= 0.2501
+    plain = learner()
+    plain.draw(draws[..., :1], 15)
+    assert torch.equal(plain.starts, made.starts)
+    for one in (plain, made):
+        one.update()
+    assert not torch.equal(plain.online, made.online)
+
+
+def test_in_the_end_the_rate_falls_to_nothing() -> None:
+    config = dataclasses.replace(PLAIN, cool=0.2, rate=1e-3)
+    assert [config.rate_left(done, 1_000) for done in (0, 800, 900, 999)] == pytest.approx([1, 1, 0.5, 0.005])
+    assert PLAIN.rate_left(999, 1_000) == 1
+    moves = []
+    for done in (0, 900):
+        made = learner(config)
+        made.done = done
+        before = made.online.detach().clone()
+        made.update()
+        moves.append(made.online.detach() - before)
+    torch.testing.assert_close(moves[1], moves[0] / 2)
+
+
 def test_a_gradient_that_is_not_finite_changes_one_agent_only() -> None:
     made = learner()
     made.replay.reward[0].fill_(torch.inf)
     before = made.online.detach().clone()
-    made.update(torch.ones(2, 4, dtype=torch.int64))
+    made.update()
     assert torch.equal(made.online[0], before[0])
     assert not torch.equal(made.online[1], before[1])
     assert made.bad.tolist() == [1, 0]
@@ -206,3 +241,23 @@ def test_schedules() -> None:
     assert [config.steps(n) for n in (0, 5_000, 10_000, 99_999)] == [10, 5, 3, 3]
     assert config.gamma(0) == pytest.approx(0.97)
     assert config.gamma(10**6) == pytest.approx(0.997)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("capture", [False, True])
+def test_pixels_seen_by_agents_side_by_side_teach_what_they_do_one_by_one(capture: bool) -> None:
+    eyes, seeds, device = Pixels(40), tuple(range(10)), torch.device("cuda")
+
+    def learnt() -> torch.Tensor:
+        network = QNetwork(SMALL, eyes.inputs(SMALL), torch.ones(10, 3, device=device) > 0)
+        replay = SequenceReplay(10, 20, eyes.row, eyes.dtype, SMALL.memory, device)
+        replay.rows.random_(generator=torch.Generator(device).manual_seed(0))
+        replay.reward[:, ::3], replay.discount[:], replay.real[:] = 1, 1, True
+        made = Learner(PLAIN, network, replay, seeds, total=1_000, capture=capture)
+        for _ in range(20):
+            made.update()
+        return made.online.detach().cpu()
+
+    together = learnt()
+    with one_by_one():
+        torch.testing.assert_close(learnt(), together, atol=1e-4, rtol=0)

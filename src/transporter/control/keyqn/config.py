@@ -69,6 +69,10 @@ class LearningConfig:
     act_with_target: bool = True  # play with the frozen network's calmer opinion (BBF)
     priority: float = 0.0  # rows far off are drawn more often, by this power of the error (Rainbow, SPR: 0.5); 0: not
     correction: float = 0.5  # how far that is made up for in the loss (Rainbow: 0.4 rising to 1)
+    jitter: float = (
+        0.0  # a keypoint is learnt from up to so far from its place, the same throughout a sequence (cf. DrQ)
+    )
+    cool: float = 0.0  # share of the training, its last, in which Adam's rate falls to nothing
 
     def __post_init__(self) -> None:
         counts = (self.updates, self.batch, self.unroll, self.steps_start, self.steps_end, self.anneal)
@@ -84,6 +88,8 @@ class LearningConfig:
             raise InputError("trace lies between 0 and 1, and tolerance is at least 0")
         if not (0 <= self.priority <= 1 and 0 <= self.correction <= 1):
             raise InputError("priority and correction lie between 0 and 1")
+        if not (0 <= self.jitter <= 1 and 0 <= self.cool <= 1):
+            raise InputError("jitter and cool lie between 0 and 1")
 
     @property
     def length(self) -> int:
@@ -98,6 +104,10 @@ class LearningConfig:
         """γ so many updates after the last reset; the horizon 1 / (1 - γ) grows geometrically, as in BBF."""
         start, end = 1 - self.gamma_start, 1 - self.gamma_end
         return 1 - start * (end / start) ** self._share(since)
+
+    def rate_left(self, done: int, total: int) -> float:
+        """Share of the rate with which the next update of so many is made."""
+        return min(1.0, (total - done) / (self.cool * total)) if self.cool else 1.0
 
     def _share(self, since: int) -> float:
         return min(1.0, since / self.anneal)
@@ -165,7 +175,7 @@ class KeyQNConfig:
             return cls(
                 # What earlier versions did not have, as they did without.
                 NetworkConfig(**{"opinions": 1, "speeds": 0, "align": 1, **data["network"]}),
-                LearningConfig(**{"priority": 0.0, "trace": 0.0, **data["learning"]}),
+                LearningConfig(**{"priority": 0.0, "trace": 0.0, "jitter": 0.0, "cool": 0.0, **data["learning"]}),
                 ProtocolConfig(**data["protocol"]),
                 EyesConfig(**data.get("eyes", {})),  # version 0.1 had none
             )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -71,17 +71,20 @@ class Learner:
         self._last = network.layout.last().to(device)
         agents = len(self.seeds)
         self.starts = torch.ones(agents, config.batch, dtype=torch.int64, device=device)
+        places = network.inputs.places if config.jitter else 0
+        self.moved = torch.zeros(agents, config.batch, places, 2, device=device)  # where keypoints are not
         self.steps = torch.tensor(config.steps_start, device=device)
         self.gamma = torch.tensor(config.gamma_start, device=device)
         self.mix = torch.tensor(config.target_rate, device=device)
         self.loss = torch.zeros(agents, device=device)
         self.value = torch.zeros(agents, device=device)  # mean Q of the actions taken, as it is learnt
+        self.rate = torch.tensor(config.rate, device=device)
         self.bad = torch.zeros(agents, device=device)  # updates left out because a gradient was not finite
         self.priorities: Priorities | None = None
         if config.priority:
             self.priorities = Priorities(agents, replay.capacity, config.priority, config.correction, device)
         self.optimiser = torch.optim.AdamW(
-            [self.online], lr=config.rate, eps=config.epsilon, weight_decay=config.weight_decay,
+            [self.online], lr=self.rate, eps=config.epsilon, weight_decay=config.weight_decay,
             fused=True, capturable=device.type == "cuda",
         )  # fmt: skip
         # Made now rather than by the first step, so that capturing finds them in place.
@@ -94,20 +97,26 @@ class Learner:
         changed = [self.online, *self._tensors().values()]
         self._captured = Captured(self._update, lambda: changed, capture)
 
-    def draw(self, draws: Float[Tensor, "a b numbers"], count: int) -> Int64[Tensor, "a b"]:
-        """Where windows begin of which the last row is `count` at most, by numbers from [0, 1).
+    @property
+    def numbers(self) -> int:
+        """How many of [0, 1) decide a window."""
+        return (2 if self.priorities else 1) + self.moved[0, 0].numel()
 
-        One of them for each, or two where some rows are drawn more often than others.
-        """
+    def draw(self, draws: Float[Tensor, "a b numbers"], count: int) -> None:
+        """What the next update learns from: windows of which the last row is `count` at most."""
         c = self.config
         if self.priorities is None:
-            return 1 + (draws[..., 0] * (count - c.length + 1)).long()
-        return self.priorities.draw(draws, range(1 + c.burn_in, count), c.unroll) - c.burn_in
+            self.starts.copy_(1 + (draws[..., 0] * (count - c.length + 1)).long())
+        else:
+            own = self.priorities.draw(draws, range(1 + c.burn_in, count), c.unroll)
+            self.starts.copy_(own - c.burn_in)
+        if c.jitter:
+            self.moved.copy_((2 * draws[..., -self.moved[0, 0].numel() :].view_as(self.moved) - 1) * c.jitter)
 
-    def update(self, starts: Int64[Tensor, "a b"]) -> None:
-        """One update of every agent from windows that begin at `starts`. Nothing here waits for the GPU."""
+    def update(self) -> None:
+        """One update of every agent from the windows drawn last. Nothing here waits for the GPU."""
         c = self.config
-        self.starts.copy_(starts, non_blocking=True)
+        self.rate.fill_(c.rate * c.rate_left(self.done, self.total))
         self.steps.fill_(c.steps(self.since))
         self.gamma.fill_(c.gamma(self.since))
         refit = float((self.done + 1) % c.refit_every == 0) if c.refit_every else c.target_rate
@@ -167,6 +176,11 @@ class Learner:
         layout = self.network.layout
         c, priorities = self.config, self.priorities
         window = self.replay.window(self.starts, c.length)
+        if c.jitter:
+            rows, earlier = (
+                self.network.inputs.moved(part, self.moved[:, None]) for part in (window.rows, window.earlier)
+            )
+            window = window._replace(rows=rows, earlier=earlier)
         learnt = self.starts + c.burn_in
         counts = 1.0 if priorities is None else priorities.weights(learnt, c.unroll)
         weights = {name: view.detach().requires_grad_() for name, view in layout.views(self.online.detach()).items()}

@@ -20,10 +20,15 @@ class Inputs(Protocol):
     """From stored rows to what the first layer sees; an observer brings its own."""
 
     width: int
+    places: int  # pairs of coordinates in a row
     weights: dict[str, Weight]
 
     def read(self, rows: Tensor, earlier: Tensor) -> Tensor:
         """(a, n, *row) each, to something that is the same whatever the weights."""
+        ...
+
+    def moved(self, rows: Tensor, by: Float[Tensor, "a #t b places 2"]) -> Tensor:
+        """(a, t, b, *row) with every place elsewhere by so much."""
         ...
 
     def __call__(self, weights: Weights, read: Tensor) -> Float[Tensor, "a n width"]: ...

@@ -6,6 +6,7 @@ objects, or the pixels themselves.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, Protocol
 
 import torch
@@ -19,13 +20,12 @@ from transporter.control.keyqn.weights import Weight, Weights, apply_linear, lin
 from transporter.coords import cell_centres
 from transporter.errors import InputError
 from transporter.frames import resize_tensor
-from transporter.models.branches import beside
+from transporter.models.branches import together
 from transporter.models.detector import Detector
 
 PRESENT, PLACE, FEATURES = slice(0, 1), slice(1, 3), slice(3, None)  # of a slot
 QUICK = 10.0  # a keypoint that crosses a tenth of [-1, 1]'s half in a step counts as moving at speed 1
 FASTEST = 0.4  # what crosses so much of it is beyond the last threshold
-STREAMS = 8  # detectors at once on a GPU
 GREY = (0.299, 0.587, 0.114)  # ITU-R BT.601
 
 
@@ -67,20 +67,8 @@ class Keypoints:
         self.row, self.dtype = (self.slots, 3 + self.depth), torch.float16
 
     def __call__(self, views: Sequence[UInt8[Tensor, "n H W 3"]]) -> Tensor:
-        pairs = list(zip(self.detectors, views, strict=True))
-        if len(pairs) == 1 or not views[0].is_cuda:
-            return torch.cat([self.rows(*pair) for pair in pairs])
-        # Side by side on a GPU: each is a hundred small kernels that leave most of it idle.
-        here = torch.cuda.current_stream()
-        streams = [beside(f"eyes {i % STREAMS}") for i in range(len(pairs))]
-        rows = []
-        for stream, pair in zip(streams, pairs, strict=True):
-            stream.wait_stream(here)
-            with torch.cuda.stream(stream):
-                rows.append(self.rows(*pair))
-        for stream in streams:
-            here.wait_stream(stream)
-        return torch.cat(rows)
+        work = [partial(self.rows, *pair) for pair in zip(self.detectors, views, strict=True)]
+        return torch.cat(together(work, views))
 
     def rows(self, detector: Detector, frames: UInt8[Tensor, "n H W 3"]) -> Tensor:
         """What one of the detectors makes of frames: (n, *row)."""
@@ -123,10 +111,14 @@ class Codes:
         used = 1 + places + self.depth
         self.spare = -used % config.align
         self.width = self.slots * (used + self.spare)
+        self.places = self.slots if coordinates else 0
         self.weights: dict[str, Weight] = {}
 
     def __call__(self, weights: Weights, read: Float[Tensor, "a n width"]) -> Float[Tensor, "a n width"]:
         return read
+
+    def moved(self, rows: Float[Tensor, "a t b slots d"], by: Float[Tensor, "a #t b slots 2"]) -> Tensor:
+        return torch.cat((rows[..., PRESENT], rows[..., PLACE] + by, rows[..., FEATURES]), -1)
 
     def read(
         self, rows: Float[Tensor, "a n slots d"], earlier: Float[Tensor, "a n slots d"]
@@ -184,7 +176,7 @@ class Convolutions:
     def __init__(self, size: int, width: int) -> None:
         if size % self.LAYERS[0][3]:
             raise InputError(f"frames of {size}×{size} do not divide into blocks of {self.LAYERS[0][3]}")
-        self.width = width
+        self.width, self.places = width, 0
         self.weights: dict[str, Weight] = {}
         for index, (before, after, kernel, stride) in enumerate(self.LAYERS):
             inputs = before * kernel**2
@@ -192,6 +184,9 @@ class Convolutions:
             self.weights[f"look{index}.bias"] = Weight((after,), inputs=inputs)
             size = (size - kernel) // stride + 1
         self.weights |= linear("look", size**2 * after, width)
+
+    def moved(self, rows: Tensor, by: Tensor) -> Tensor:
+        return rows
 
     def read(self, rows: UInt8[Tensor, "a n s s"], earlier: UInt8[Tensor, "a n s s"]) -> Float[Tensor, "a n y x c"]:
         """The first layer moves by four pixels: blocks of four by four are channels, for a GPU likes many of them.
@@ -204,24 +199,33 @@ class Convolutions:
         return both.permute(0, 1, 3, 5, 2, 4, 6).flatten(4).to(kind) / 255
 
     def __call__(self, weights: Weights, read: Float[Tensor, "a n y x c"]) -> Float[Tensor, "a n width"]:
-        # Each agent by itself: a convolution knows one set of weights.
-        found = torch.stack([self._look(weights, agent, frames) for agent, frames in enumerate(read)])
-        return F.relu(apply_linear(weights, "look", found.float()))
+        # Each agent by itself: a convolution knows one set of weights. All else is done for all of them at once.
+        layers = [self._layer(weights, index, read.dtype) for index in range(len(self.LAYERS))]
+        own = zip(*(zip(*(part.unbind() for part in layer), strict=True) for layer in layers), strict=True)
+        work = [partial(_convolve, frames, each) for frames, each in zip(read.unbind(), own, strict=True)]
+        found = together(work, [read, *(part for layer in layers for part in layer)])
+        return F.relu(apply_linear(weights, "look", torch.stack(found).float()))
 
-    def _look(self, weights: Weights, agent: int, blocks: Float[Tensor, "n y x c"]) -> Float[Tensor, "n d"]:
-        x = blocks.permute(0, 3, 1, 2)  # channels stay last in memory
-        for index, (_, _, _, stride) in enumerate(self.LAYERS):
-            weight, bias = (weights[f"look{index}.{part}"][agent].to(x.dtype) for part in ("weight", "bias"))
-            if index == 0:
-                weight, stride = self._of_blocks(weight), 1
-            x = F.relu(F.conv2d(x, weight.contiguous(memory_format=torch.channels_last), bias, stride))
-        return x.flatten(1)
+    def _layer(self, weights: Weights, index: int, kind: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Weights (a, o, c, k, k), channels last in memory, and biases (a, o)."""
+        weight, bias = (weights[f"look{index}.{part}"].to(kind) for part in ("weight", "bias"))
+        if index == 0:
+            weight = self._of_blocks(weight)
+        return weight.movedim(2, -1).contiguous().movedim(-1, 2), bias
 
-    def _of_blocks(self, weight: Float[Tensor, "o 2 k k"]) -> Float[Tensor, "o c m m"]:
+    def _of_blocks(self, weight: Float[Tensor, "a o 2 k k"]) -> Float[Tensor, "a o c m m"]:
         """The same weights for what read() made of the pixels."""
         block = self.LAYERS[0][3]
-        parts = weight.unflatten(-1, (-1, block)).unflatten(-3, (-1, block))  # o 2 m i m j
-        return parts.permute(0, 1, 3, 5, 2, 4).flatten(1, 3)
+        parts = weight.unflatten(-1, (-1, block)).unflatten(-3, (-1, block))  # a o 2 m i m j
+        return parts.permute(0, 1, 2, 4, 6, 3, 5).flatten(2, 4)
+
+
+def _convolve(blocks: Float[Tensor, "n y x c"], layers: Sequence[tuple[Tensor, Tensor]]) -> Float[Tensor, "n d"]:
+    x = blocks.permute(0, 3, 1, 2)  # channels stay last in memory
+    strides = (1, *(stride for *_, stride in Convolutions.LAYERS[1:]))  # blocks are as far apart as the first's
+    for (weight, bias), stride in zip(layers, strides, strict=True):
+        x = F.relu(F.conv2d(x, weight, bias, stride))
+    return x.flatten(1)
 
 
 def observer(kind: Kind, detectors: Sequence[Detector] = (), slots: int = 0, depth: int = 0) -> Observer:

@@ -119,14 +119,15 @@ class Training:
     def _learn(self) -> None:
         """Updates from windows of the rows so far, each agent's drawn by its own generator."""
         c = self.config.learning
-        shape = (c.updates, c.batch, 2 if c.priority else 1)
+        shape = (c.updates, c.batch, self.learner.numbers)
         draws = there(np.stack([chance.random(shape) for chance in self.chance], 1), self.device)
         self.learner.hand_over()
         self.actor.follow()
         for each in draws:
             # The row seen last is a window's last at most: what becomes of the action on it may be written meanwhile,
             # and is not learnt from yet.
-            self.learner.update(self.learner.draw(each, self.count))
+            self.learner.draw(each, self.count)
+            self.learner.update()
 
     def _look(self, eyes: InLoop) -> None:
         """Frames are kept, Transporters learn; with new eyes the row seen last is seen anew, like all before it."""
