@@ -68,6 +68,7 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
         ("keyqn pong --model nowhere", "nowhere is neither a shipped model"),
         ("reproduce keyqn --observations cake", "no observation named 'cake': there are keypoints, points, features"),
         ("reproduce keyqn --games pong,pong", "each once"),
+        ("reproduce keyqn --gather", "keypoints.json cannot be read: No such file or directory"),
         ("reproduce keyqn --games tetris", "no model of tetris is shipped"),
     ],
 )
@@ -105,3 +106,13 @@ def test_the_table_of_the_paper_with_random_play_beside_it(forked, results_page,
     document = page.read_text()
     assert "KeyQN (paper)" in document
     assert "old" not in document
+    # The same from what was measured, and one line where it is of other games.
+    table = (tmp_path / "out" / "table.md").read_bytes()
+    (tmp_path / "out" / "table.md").unlink()
+    gather = ["reproduce", "keyqn", "--observations", "random", "--gather", "--out", "out"]
+    ended = forked(*gather, "--games", "ms_pacman", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert (tmp_path / "out" / "table.md").read_bytes() == table
+    ended = forked(*gather, "--games", "ms_pacman,pong", cwd=tmp_path)
+    assert ended.code == 2
+    assert ended.err.splitlines() == ["transporter: out/random.json is not a result of ms_pacman, pong"]

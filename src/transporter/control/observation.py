@@ -59,7 +59,10 @@ class _Vector(gymnasium.vector.VectorObservationWrapper):
 
 
 def KeypointObservation(env: Any, detector: Detector, *, features: bool = False) -> Any:
-    """The same environment seen as keypoints: (K, 2), or (K, 2 + D) with features; one, or a vector of them."""
+    """The same environment seen as keypoints: (K, 2), or (K, 2 + D) with features; one, or a vector of them.
+
+    Features are as the network has them, and may be a hundred times as large as places: most learners want them scaled.
+    """
     if isinstance(env, gymnasium.vector.VectorEnv):
         return _Vector(env, detector, features)
     return _Single(env, detector, features)

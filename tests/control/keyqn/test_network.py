@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from transporter.control.keyqn.config import NetworkConfig
 from transporter.control.keyqn.network import NEVER, QNetwork, expected
-from transporter.control.keyqn.observe import Objects, Pixels, thermometer
+from transporter.control.keyqn.observe import Codes, Objects, Pixels, thermometer
 from transporter.control.keyqn.weights import Layout, linear
 from transporter.control.lstm import unroll
 from transporter.control.replay import Before, Memory
@@ -155,6 +155,20 @@ def test_absent_objects_and_empty_slots_say_nothing() -> None:
     assert not code[0, 13:].any()  # to the next multiple of eight
     assert code.shape[1] == 16
     assert not code[1:].any()
+
+
+def test_features_are_brought_to_the_size_of_the_rest() -> None:
+    """As they come they are forty times as large as places, and all that a network sees."""
+    rows = torch.tensor([[[[1.0, 0.5, -0.5, 60.0, 20.0, -20.0, 20.0], [0.0] * 7]]])  # the second slot is empty
+    plain, level = (Codes((2, 7), dataclasses.replace(SMALL, motion=False, level=level)) for level in (False, True))
+    under = slice(1 + 8 + 2, 1 + 8 + 2 + 4)
+    seen = plain.read(rows, rows).view(2, -1)
+    assert seen[0, under].tolist() == [60, 20, -20, 20]
+    leveled = level.read(rows, rows).view(2, -1)
+    torch.testing.assert_close(leveled[0, under], torch.tensor([2**0.5, 0.0, -(2**0.5), 0.0]))
+    assert not leveled[1].any()
+    leveled[0, under] = seen[0, under]
+    assert torch.equal(leveled, seen)
 
 
 def test_motion_is_the_way_from_the_row_before() -> None:

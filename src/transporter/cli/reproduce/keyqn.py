@@ -31,6 +31,8 @@ class Options:
     """Folder for the results: a JSON file for each observation, summary.json and table.md."""
     runs: Path = Path("runs/keyqn")
     """Folder for the run folders; what is there already is not made again."""
+    gather: bool = False
+    """Nothing is learnt or played: the table, from the JSON files that are in --out."""
     docs: Maybe[Path] = None
     """Folder of a results.md that has the markers and gets the table."""
     video: int = 0
@@ -60,6 +62,8 @@ def keyqn(
         raise InputError(f"no observation named {wrong[0]!r}: there are {', '.join(known)}")
     for name in observations:
         check_games(games, name)  # type: ignore[arg-type]
+    if given.gather:
+        return publish(games, {name: measured(out / f"{name}.json", games) for name in observations}, out, given.docs)
     looking = any(name in ("keypoints", "points", "features") for name in observations)
     detectors = detectors_for(games, given.model or [], device) if looking else {}
     from transporter.control.keyqn.experiment import Experiment
@@ -78,6 +82,22 @@ def keyqn(
         results[name] = carry_out(experiment, path, hardware, 1_000, given.checkpoint_every, given.video)
         write_text(out / f"{name}.json", result_file(path).read_text(encoding="utf-8"))
     publish(games, results, out, given.docs)
+
+
+def measured(path: Path, games: list[str]) -> "Json":
+    """A result of before, in which all games were played."""
+    from transporter.files import parse_json
+
+    try:
+        found = parse_json(path.read_bytes())
+        for game in games:
+            if not all(isinstance(found["figures"][f"{game} {what}"], int | float) for what in ("mean", "std")):
+                raise ValueError
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is not a result of {', '.join(games)}") from error
+    return found
 
 
 def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: Path) -> "Json":

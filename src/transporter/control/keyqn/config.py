@@ -17,6 +17,7 @@ class NetworkConfig:
     thermometer: int = 40  # thresholds per axis: two pixels of an 80×80 frame each (the paper gives none)
     motion: bool = True  # also how far each keypoint moved since the last frame (not in the paper)
     speeds: int = 20  # … thermometer-coded, too, by so many thresholds per axis
+    level: bool = True  # features of a keypoint at mean 0 and deviation 1: as they come, of up to 97, they drown places
     align: int = 8  # a keypoint takes a multiple of so many inputs: a GPU is slow with rows of an odd width
     hidden: int = 256  # units of the layers before and after the memory
     memory: int = 128  # units of the LSTM (the paper's options agent, which sees pixels, has 256: §4.2.2)
@@ -174,7 +175,7 @@ class KeyQNConfig:
         try:
             return cls(
                 # What earlier versions did not have, as they did without.
-                NetworkConfig(**{"opinions": 1, "speeds": 0, "align": 1, **data["network"]}),
+                NetworkConfig(**{"opinions": 1, "speeds": 0, "align": 1, "level": False, **data["network"]}),
                 LearningConfig(**{"priority": 0.0, "trace": 0.0, "jitter": 0.0, "cool": 0.0, **data["learning"]}),
                 ProtocolConfig(**data["protocol"]),
                 EyesConfig(**data.get("eyes", {})),  # version 0.1 had none

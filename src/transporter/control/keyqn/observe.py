@@ -106,6 +106,7 @@ class Codes:
     def __init__(self, row: tuple[int, ...], config: NetworkConfig, *, coordinates: bool = True) -> None:
         self.slots, self.depth = row[0], row[1] - 3
         self.levels, self.motion, self.coordinates = config.thermometer, config.motion, coordinates
+        self.level = config.level
         self.speeds = config.speeds if self.motion else 0
         places = 2 * self.levels + 2 + (2 + 2 * self.speeds if self.motion else 0) if coordinates else 0
         used = 1 + places + self.depth
@@ -134,7 +135,8 @@ class Codes:
             if self.speeds:
                 parts.append(thermometer(_spread(moved / FASTEST), self.speeds).flatten(-2) * both)
         if self.depth:
-            parts.append(rows[..., FEATURES])
+            under = rows[..., FEATURES]
+            parts.append(F.layer_norm(under, (self.depth,)) if self.level else under)
         if self.spare:
             parts.append(torch.zeros_like(present).expand(*present.shape[:-1], self.spare))
         return torch.cat(parts, -1).flatten(2)
