@@ -32,6 +32,17 @@ def test_arrays_and_tensors_agree() -> None:
         np.testing.assert_array_equal(resize_tensor(torch.from_numpy(frames), 20, 64).numpy(), expected)
 
 
+@pytest.mark.parametrize("precision", ["ieee", "tf32"])
+def test_however_precision_was_set_it_stays(precision: str) -> None:
+    frames, before = torch.zeros(1, 6, 6, 3, dtype=torch.uint8), torch.backends.cuda.matmul.fp32_precision
+    try:
+        torch.backends.cuda.matmul.fp32_precision = precision
+        resize_tensor(frames.to("cuda" if torch.cuda.is_available() else "cpu"), 3, 3)
+        assert torch.backends.cuda.matmul.fp32_precision == precision
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_agrees_whatever_it_is_content_with_elsewhere() -> None:
     frames = np.random.default_rng(1).integers(0, 256, (2, 210, 160, 3), dtype=np.uint8)

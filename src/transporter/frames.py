@@ -57,13 +57,13 @@ def resize_tensor(frames: UInt8[torch.Tensor, "b h w 3"], height: int, width: in
 @contextmanager
 def _exactly(device: torch.device) -> Iterator[None]:
     """With all bits of a float: half as many (bf16, TF32), which whoever asks may be content with, are a level off."""
-    before = torch.get_float32_matmul_precision()
+    before = torch.backends.cuda.matmul.fp32_precision
     with torch.autocast(device.type, enabled=False):
-        if before == "highest":
+        if device.type != "cuda" or before == "ieee":
             yield
             return
-        torch.set_float32_matmul_precision("highest")
+        torch.backends.cuda.matmul.fp32_precision = "ieee"
         try:
             yield
         finally:
-            torch.set_float32_matmul_precision(before)
+            torch.backends.cuda.matmul.fp32_precision = before

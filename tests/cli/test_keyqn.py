@@ -61,6 +61,7 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
         ("keyqn pong --learning.clip nan", "rate, epsilon and clip must be above 0, and finite"),
         ("keyqn pong --learning.shrink 2", "target_rate and shrink lie between 0 and 1"),
         ("keyqn pong --learning.priority 2", "priority and correction lie between 0 and 1"),
+        ("keyqn pong --observation pixels --learning.jitter 0.1", "jitter is of places: pixels have none"),
         ("keyqn pong --network.opinions 100000000", "at most 16 opinions"),
         ("keyqn pong --model pong --observation objects", "agents that see objects have none"),
         ("keyqn pong --in-loop --observation pixels", "pixels have no detector to teach"),

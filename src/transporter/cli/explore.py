@@ -141,8 +141,7 @@ def carry_out(
     rank: int = 0,
 ) -> None:
     """Everything that is not done yet: learn, say what came of it, show. The first of several learners shows."""
-    from transporter.control.options.experiment import settings
-    from transporter.control.stored import of_today
+    from transporter.control.options.experiment import of_today, settings
     from transporter.training.learner import Hardware
 
     with shared_run(path, settings(experiment), rank, of_today) as run:

@@ -37,8 +37,6 @@ def fingerprint(detector: Detector) -> dict[str, Any]:
 def of_today(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings of an agent's run folder; what its version did not know of a detector is as it was then: by default."""
     found = {**settings}
-    if isinstance(config := found.get("config"), dict):  # when it is measured may change
-        found["config"] = {name: value for name, value in config.items() if name != "evaluation"}
     if isinstance(one := found.get("detector"), dict):
         found["detector"] = _described(one)
     if isinstance(several := found.get("detectors"), dict):

@@ -90,7 +90,7 @@ def make_vector(
     """count games in C++ threads, (count, size, size, 3) frames; a game that ended restarts at the next step.
 
     With resized=False, the frames are as large as the screen. With film=True games of SCENES are played by `workers`
-    processes (None: one for each core), and observations are Film: for those who have a GPU to develop it.
+    processes (None: one for each core), which also know the truth, and observations are Film, to be developed.
     """
     if film and name in SCENES and hasattr(os, "fork"):
         from transporter.envs.atari_processes import AtariProcesses

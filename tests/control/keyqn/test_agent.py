@@ -176,10 +176,10 @@ def test_no_more_games_at_once_than_there_are_cores_to_play_them() -> None:
 
 def test_settings_of_a_version_that_knew_less() -> None:
     """A run folder of then goes on, with one opinion and all rows alike."""
-    config = KeyQNConfig(NetworkConfig(opinions=1, level=False), LearningConfig(priority=0.0))
+    config = KeyQNConfig(NetworkConfig(opinions=1, level_features=False), LearningConfig(priority=0.0))
     now = settings(Experiment(("pong",), (0,), "objects", config))
     then = copy.deepcopy(now)
-    del then["config"]["network"]["level"]
+    del then["config"]["network"]["level_features"]
     del then["config"]["network"]["opinions"], then["config"]["learning"]["priority"]
     assert of_today(then) == now
     assert of_today({"other": 1}) == {"other": 1}

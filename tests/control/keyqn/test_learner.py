@@ -183,7 +183,7 @@ def test_keypoints_are_learnt_from_near_their_places_the_same_throughout_a_seque
     draws[0, 0, 1:] = torch.tensor([0.0, 0.5, 1.0, 0.75])
     made.draw(draws, 15)
     window = made.replay.window(made.starts, 5)
-    rows = made.network.inputs.moved(window.rows, made.moved[:, None])
+    rows = made.network.inputs.shifted(window.rows, made.offsets[:, None])
     went = rows - window.rows
     assert not went[..., 0].any()  # who is there is there
     torch.testing.assert_close(went[0, :, 0, :, 1:], torch.tensor([[-0.25, 0.0], [0.25, 0.125]]).expand(5, 2, 2))

@@ -1,6 +1,7 @@
 """The batched network against torch's own parts, one agent at a time."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch.nn import functional as F
 
 from transporter.control.keyqn.config import NetworkConfig
 from transporter.control.keyqn.network import NEVER, QNetwork, expected
-from transporter.control.keyqn.observe import Codes, Objects, Pixels, thermometer
+from transporter.control.keyqn.observe import Objects, Pixels, observer, thermometer
 from transporter.control.keyqn.weights import Layout, linear
 from transporter.control.lstm import unroll
 from transporter.control.replay import Before, Memory
@@ -157,18 +158,28 @@ def test_absent_objects_and_empty_slots_say_nothing() -> None:
     assert not code[1:].any()
 
 
-def test_features_are_brought_to_the_size_of_the_rest() -> None:
+class Under(torch.nn.Module):
+    """Finds two keypoints in the middle of any frame, with these features under each."""
+
+    def __init__(self, *features: float) -> None:
+        super().__init__()
+        self.found = torch.tensor(features)
+        self.net, self.keypoints, self.feature_size = self, 2, len(features)
+        self.config = SimpleNamespace(size=4)
+
+    def forward(self, frames: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.zeros(len(frames), 2, 2), self.found.expand(len(frames), 2, -1)
+
+
+def test_features_are_brought_to_the_size_of_the_rest_each_detectors_by_themselves() -> None:
     """As they come they are forty times as large as places, and all that a network sees."""
-    rows = torch.tensor([[[[1.0, 0.5, -0.5, 60.0, 20.0, -20.0, 20.0], [0.0] * 7]]])  # the second slot is empty
-    plain, level = (Codes((2, 7), dataclasses.replace(SMALL, motion=False, level=level)) for level in (False, True))
-    under = slice(1 + 8 + 2, 1 + 8 + 2 + 4)
-    seen = plain.read(rows, rows).view(2, -1)
-    assert seen[0, under].tolist() == [60, 20, -20, 20]
-    leveled = level.read(rows, rows).view(2, -1)
-    torch.testing.assert_close(leveled[0, under], torch.tensor([2**0.5, 0.0, -(2**0.5), 0.0]))
-    assert not leveled[1].any()
-    leveled[0, under] = seen[0, under]
-    assert torch.equal(leveled, seen)
+    detectors = [Under(60, 20, -20, 20), Under(3, 1)]
+    views = [torch.zeros(1, 4, 4, 3, dtype=torch.uint8)] * 2
+    plain, level = (observer("keypoints", detectors, level=level)(views).float() for level in (False, True))
+    assert plain[:, 0, 3:].tolist() == [[60, 20, -20, 20], [3, 1, 0, 0]]
+    expected = torch.tensor([[2**0.5, 0.0, -(2**0.5), 0.0], [1.0, -1.0, 0.0, 0.0]])
+    torch.testing.assert_close(level[:, 0, 3:], expected, atol=1e-3, rtol=0)
+    assert torch.equal(plain[..., :3], level[..., :3])
 
 
 def test_motion_is_the_way_from_the_row_before() -> None:

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from transporter.control.options.config import ActingConfig, EvaluationConfig, OptionsConfig
-from transporter.control.options.experiment import Experiment, Schedule, curves, figures, settings
-from transporter.control.stored import of_today
+from transporter.control.options.experiment import Experiment, Schedule, curves, figures, of_today, settings
 
 
 def row(frames: int, speed: int, **more: Any) -> dict[str, Any]:
@@ -36,11 +35,14 @@ def test_figures_are_of_the_last_evaluation() -> None:
     assert figures([]) == {}
 
 
-def test_when_it_is_measured_may_change() -> None:
+def test_how_often_it_is_looked_at_may_change() -> None:
     config = OptionsConfig(acting=ActingConfig(players=8))
     now = settings(Experiment("pong", 0, config))
-    often = dataclasses.replace(config, evaluation=EvaluationConfig(episodes=1, look_every=1))
+    often = dataclasses.replace(config, evaluation=EvaluationConfig(look_every=1))
     assert settings(Experiment("pong", 0, often)) == now
+    # Random actions are measured once: what others are compared with them by stays.
+    fewer = dataclasses.replace(config, evaluation=EvaluationConfig(episodes=1))
+    assert settings(Experiment("pong", 0, fewer)) != now
     # Those of earlier versions said how it was measured then.
     then = {**now, "config": {**now["config"], "evaluation": {"episodes": 32, "steps": 4500, "watched": 2000}}}
     assert of_today(then) == now

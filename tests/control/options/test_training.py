@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from transporter.control.options.config import (
     ActingConfig,
@@ -14,8 +14,9 @@ from transporter.control.options.config import (
     NetworkConfig,
     OptionsConfig,
 )
-from transporter.control.options.evaluation import Witness, measure_control, play, watch
+from transporter.control.options.evaluation import Witness, measure_control, play, shares, watch
 from transporter.control.options.eyes import Learning, transporter
+from transporter.control.options.network import OptionsNet
 from transporter.control.options.training import Exploration, exploration
 from transporter.control.rollout import Arena
 from transporter.envs import make, make_vector, scene
@@ -54,9 +55,62 @@ def test_the_shape_that_can_be_moved_is_found_and_moved(colours) -> None:
     played = play(made.study.network, arena, ways, 20, 30, seed=0, witness=witness)
     assert {way: returns.tolist() for way, returns in played.items()} == {way: [0.0] * 32 for way in ways}
     assert (witness.avatar or 0) >= 0.9
-    assert witness.entered is None
+    assert witness.rooms is None
     shown = list(watch(made.study.network, colours, make(WORLD, SIZE), commit=20, seed=0, steps=3))
     assert [step.points.shape for step in shown] == [(3, 2)] * 3
+
+
+class Paid(VectorEnv):
+    """Games that show their number and pay it once, the second time they are asked; who asked for what is kept."""
+
+    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+
+    def __init__(self, count: int) -> None:
+        self.num_envs, self.actions, self.seeds = count, [], []
+
+    def reset(self, *, seed=None, options=None):
+        self.seeds = seed
+        return self._view(), {}
+
+    def step(self, actions):
+        self.actions.append(actions.tolist())
+        reward = np.arange(self.num_envs) * float(len(self.actions) == 2)
+        over = np.full(self.num_envs, len(self.actions) == 3)
+        return self._view(), reward, over, ~over & False, {}
+
+    def _view(self) -> np.ndarray:
+        numbers = np.arange(self.num_envs, dtype=np.uint8)
+        return np.broadcast_to(numbers[:, None, None, None], (self.num_envs, SIZE, SIZE, 3)).copy()
+
+
+def test_each_way_is_played_by_players_of_its_own() -> None:
+    network = OptionsNet(QUICK.network, SIZE, keypoints=3, actions=ACTIONS)
+    games = Paid(6)
+    ways = ("actions", "options", "controllable")
+    returns = play(network, Arena([games], life_loss_ends=False), ways, commit=20, steps=10, seed=0)
+    assert {way: found.tolist() for way, found in returns.items()} == {
+        "actions": [0, 1], "options": [2, 3], "controllable": [4, 5]
+    }  # fmt: skip
+    assert games.seeds[:2] == games.seeds[2:4] == games.seeds[4:]  # games begin alike
+    # Beside others a way does what it does alone: what is random draws its own numbers, what is greedy sees the same.
+    for way, part in shares(ways, 6).items():
+        alone = Told6(games.num_envs, part)
+        play(network, Arena([alone], life_loss_ends=False), (way,), commit=20, steps=10, seed=0)
+        assert alone.actions == [actions[part] for actions in games.actions]
+    first = [actions[:2] for actions in games.actions]
+    assert len({tuple(actions) for actions in first}) > 1  # random ones differ from step to step
+
+
+class Told6(Paid):
+    """Some of them: they show the numbers that they had among all."""
+
+    def __init__(self, count: int, part: slice) -> None:
+        super().__init__(part.stop - part.start)
+        self.part, self.all = part, count
+
+    def _view(self) -> np.ndarray:
+        numbers = np.arange(self.all, dtype=np.uint8)[self.part]
+        return np.broadcast_to(numbers[:, None, None, None], (self.num_envs, SIZE, SIZE, 3)).copy()
 
 
 class Told(VectorEnv):
@@ -85,14 +139,14 @@ def test_nobody_is_on_the_avatar_who_is_not(monkeypatch: pytest.MonkeyPatch) -> 
         games.ram[:, 3] = rooms
         witness.look(step, part, lambda: torch.zeros(3, 4, 4, 3), np.array(most), playing)
 
-    assert (witness.avatar, witness.entered) == (None, None)
+    assert (witness.avatar, witness.rooms) == (None, None)
     look(0, [1, 0, 1], [True, True, True], [9, 1, 1])  # one on the avatar, one not; who is not looked at is elsewhere
     look(1, [1, 1, 1], [True, True, True], [9, 1, 2])  # a step without a look, but for rooms
     playing[1] = False
     look(2, [1, 1, 0], [True, True, False], [9, 5, 2])  # one is through, the other's avatar is not there
     look(4, [1, 1, 0], [True, True, True], [9, 5, 2])
     assert witness.avatar == pytest.approx(2 / 3)
-    assert witness.rooms == {1, 2}
+    assert witness.rooms == 2  # 1 and 2
     assert seen == [(2, 4, 4, 3)] * 3
 
 

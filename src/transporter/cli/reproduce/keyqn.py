@@ -32,7 +32,7 @@ class Options:
     runs: Path = Path("runs/keyqn")
     """Folder for the run folders; what is there already is not made again."""
     gather: bool = False
-    """Nothing is learnt or played: the table, from the JSON files that are in --out."""
+    """Nothing is learnt or played: the table of these games and observations, from the JSON files that are in --out."""
     docs: Maybe[Path] = None
     """Folder of a results.md that has the markers and gets the table."""
     video: int = 0
@@ -63,7 +63,9 @@ def keyqn(
     for name in observations:
         check_games(games, name)  # type: ignore[arg-type]
     if given.gather:
-        return publish(games, {name: measured(out / f"{name}.json", games) for name in observations}, out, given.docs)
+        results = {name: measured(out / f"{name}.json", games) for name in observations}
+        check_alike(results)
+        return publish(games, results, out, given.docs)
     looking = any(name in ("keypoints", "points", "features") for name in observations)
     detectors = detectors_for(games, given.model or [], device) if looking else {}
     from transporter.control.keyqn.experiment import Experiment
@@ -71,7 +73,7 @@ def keyqn(
     from transporter.training.learner import Hardware
 
     hardware = Hardware(device, compile=given.compile)
-    results: dict[str, Json] = {}
+    results = {}
     for name in observations:
         if name == "random":
             results[name] = at_random(games, given.seeds, settings.protocol.episodes, settings.protocol.sticky, out)
@@ -93,6 +95,7 @@ def measured(path: Path, games: list[str]) -> "Json":
         for game in games:
             if not all(isinstance(found["figures"][f"{game} {what}"], int | float) for what in ("mean", "std")):
                 raise ValueError
+            played(found, game)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -120,11 +123,30 @@ def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: P
         arena.close()
     made = Result("keyqn random", figures(scores), {"episodes": episodes}, {"agents": seeds}, {"scores": scores})
     made.write(out / "random.json")
-    return {"figures": made.figures}
+    return {"figures": made.figures, "scores": scores}
+
+
+def played(result: "Json", game: str) -> str:
+    """How many agents, and how many episodes of each."""
+    agents = result["scores"][game]
+    return f"{len(agents)} × {len(agents[0])}"
+
+
+def check_alike(results: "dict[str, Json]") -> None:
+    """What stands in one table was learnt in as many steps of the same games."""
+    first: tuple[str, dict[str, object]] | None = None
+    for name, result in results.items():
+        protocol = result.get("config", {}).get("protocol")
+        if not isinstance(protocol, dict):
+            continue  # random play: nothing was learnt
+        told = {field: protocol.get(field) for field in ("interactions", "sticky", "evaluation_epsilon")}
+        if first is not None and told != first[1]:
+            raise InputError(f"{name} and {first[0]} were not measured alike: {told}, {first[1]}")
+        first = first or (name, told)
 
 
 def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path | None) -> None:
-    """summary.json, and the table with every published agent in it."""
+    """summary.json, and the table with every published agent in it. Ours: so many agents × so many episodes of each."""
     from transporter.cli.console import bold, say
     from transporter.control.keyqn.scores import PUBLISHED, human_normalised, published
     from transporter.files import write_text
@@ -139,7 +161,13 @@ def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path 
             f"{mean:.1f} ± {result['figures'][f'{game} std']:.1f}" for game, mean in zip(games, means, strict=True)
         ]
         shares = [share for g, m in zip(games, means, strict=True) if (share := human_normalised(g, m)) is not None]
-        rows.append([f"**ours, {name}**", *cells, f"{sum(shares) / len(shares):.3f}" if shares else "–"])
+        rows.append(
+            [
+                f"**ours, {name}** ({played(result, games[0])})",
+                *cells,
+                f"{sum(shares) / len(shares):.3f}" if shares else "–",
+            ]
+        )
         summary |= {f"{name}: {figure}": value for figure, value in result["figures"].items()}
     for agent in PUBLISHED:
         scores = [published(agent, game) for game in games]
@@ -149,8 +177,9 @@ def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path 
         cells = ["–" if score is None else f"{score:.1f}" for score in scores]
         rows.append([agent, *cells, f"{sum(shares) / len(shares):.3f}" if shares else "–"])
     table = markdown_table(["agent", *games, "mean, human-normalised"], rows)
-    config = next(iter(results.values())).get("config", {})
-    Result("keyqn", summary, config, {"observations": list(results)}).write(out / "summary.json")
+    heads = ("command", "commit", "machine", "torch", "date", "seeds", "config")
+    sources = {name: {head: result[head] for head in heads if head in result} for name, result in results.items()}
+    Result("keyqn", summary, {}, {"observations": list(results)}, {"from": sources}).write(out / "summary.json")
     write_text(out / "table.md", table + "\n")
     if docs is not None:
         put_between_markers(docs / "results.md", "keyqn", table)

@@ -47,7 +47,8 @@ class KeyQN:
         else:
             self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.weights = weights.to(self.device)
-        eyes = observer(kind, [detector] if detector else [], slots, depth)
+        level = config.network.level_features
+        eyes = observer(kind, [detector] if detector else [], slots, depth, level=level)
         legal = torch.arange(heads, device=self.device)[None] < actions
         self._network = QNetwork(config.network, eyes.inputs(config.network), legal)
         self._eyes = eyes

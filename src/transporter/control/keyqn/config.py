@@ -17,7 +17,7 @@ class NetworkConfig:
     thermometer: int = 40  # thresholds per axis: two pixels of an 80×80 frame each (the paper gives none)
     motion: bool = True  # also how far each keypoint moved since the last frame (not in the paper)
     speeds: int = 20  # … thermometer-coded, too, by so many thresholds per axis
-    level: bool = True  # features of a keypoint at mean 0 and deviation 1: as they come, of up to 97, they drown places
+    level_features: bool = True  # to mean 0 and deviation 1: as they come, of up to 97, they drown places
     align: int = 8  # a keypoint takes a multiple of so many inputs: a GPU is slow with rows of an odd width
     hidden: int = 256  # units of the layers before and after the memory
     memory: int = 128  # units of the LSTM (the paper's options agent, which sees pixels, has 256: §4.2.2)
@@ -70,9 +70,7 @@ class LearningConfig:
     act_with_target: bool = True  # play with the frozen network's calmer opinion (BBF)
     priority: float = 0.0  # rows far off are drawn more often, by this power of the error (Rainbow, SPR: 0.5); 0: not
     correction: float = 0.5  # how far that is made up for in the loss (Rainbow: 0.4 rising to 1)
-    jitter: float = (
-        0.0  # a keypoint is learnt from up to so far from its place, the same throughout a sequence (cf. DrQ)
-    )
+    jitter: float = 0.0  # keypoints are shown up to so far off while they are learnt from (cf. DrQ); 0: where they are
     cool: float = 0.0  # share of the training, its last, in which Adam's rate falls to nothing
 
     def __post_init__(self) -> None:
@@ -175,7 +173,7 @@ class KeyQNConfig:
         try:
             return cls(
                 # What earlier versions did not have, as they did without.
-                NetworkConfig(**{"opinions": 1, "speeds": 0, "align": 1, "level": False, **data["network"]}),
+                NetworkConfig(**{"opinions": 1, "speeds": 0, "align": 1, "level_features": False, **data["network"]}),
                 LearningConfig(**{"priority": 0.0, "trace": 0.0, "jitter": 0.0, "cool": 0.0, **data["learning"]}),
                 ProtocolConfig(**data["protocol"]),
                 EyesConfig(**data.get("eyes", {})),  # version 0.1 had none

@@ -40,6 +40,8 @@ class Experiment:
     def __post_init__(self) -> None:
         if self.in_loop and self.kind not in LOOKS:
             raise InputError(f"only detectors can go on learning: {self.kind} have no detector to teach")
+        if self.config.learning.jitter and self.kind in ("features", "pixels"):
+            raise InputError(f"jitter is of places: {self.kind} have none")
 
     @property
     def agents(self) -> list[tuple[str, int]]:
@@ -59,9 +61,10 @@ class Experiment:
         """For an arena with these games."""
         if self.kind not in LOOKS:
             return observer(self.kind, [], self.slots)
+        level = self.config.network.level_features
         if self.in_loop:
-            return observer(self.kind, own_copies([self.detectors[name] for name, _ in self.agents]))
-        return observer(self.kind, [self.detectors[name] for name in self.games])
+            return observer(self.kind, own_copies([self.detectors[name] for name, _ in self.agents]), level=level)
+        return observer(self.kind, [self.detectors[name] for name in self.games], level=level)
 
     def training(self, hardware: Hardware) -> Training:
         return Training(self.config, self.make_games(), self.observer(), hardware, in_loop=self.in_loop)

@@ -72,7 +72,7 @@ class Learner:
         agents = len(self.seeds)
         self.starts = torch.ones(agents, config.batch, dtype=torch.int64, device=device)
         places = network.inputs.places if config.jitter else 0
-        self.moved = torch.zeros(agents, config.batch, places, 2, device=device)  # where keypoints are not
+        self.offsets = torch.zeros(agents, config.batch, places, 2, device=device)  # how far off keypoints are shown
         self.steps = torch.tensor(config.steps_start, device=device)
         self.gamma = torch.tensor(config.gamma_start, device=device)
         self.mix = torch.tensor(config.target_rate, device=device)
@@ -100,7 +100,7 @@ class Learner:
     @property
     def numbers(self) -> int:
         """How many of [0, 1) decide a window."""
-        return (2 if self.priorities else 1) + self.moved[0, 0].numel()
+        return (2 if self.priorities else 1) + self.offsets[0, 0].numel()
 
     def draw(self, draws: Float[Tensor, "a b numbers"], count: int) -> None:
         """What the next update learns from: windows of which the last row is `count` at most."""
@@ -111,7 +111,8 @@ class Learner:
             own = self.priorities.draw(draws, range(1 + c.burn_in, count), c.unroll)
             self.starts.copy_(own - c.burn_in)
         if c.jitter:
-            self.moved.copy_((2 * draws[..., -self.moved[0, 0].numel() :].view_as(self.moved) - 1) * c.jitter)
+            spare = draws[..., 2 if self.priorities else 1 :].view_as(self.offsets)
+            self.offsets.copy_((2 * spare - 1) * c.jitter)
 
     def update(self) -> None:
         """One update of every agent from the windows drawn last. Nothing here waits for the GPU."""
@@ -178,7 +179,7 @@ class Learner:
         window = self.replay.window(self.starts, c.length)
         if c.jitter:
             rows, earlier = (
-                self.network.inputs.moved(part, self.moved[:, None]) for part in (window.rows, window.earlier)
+                self.network.inputs.shifted(part, self.offsets[:, None]) for part in (window.rows, window.earlier)
             )
             window = window._replace(rows=rows, earlier=earlier)
         learnt = self.starts + c.burn_in

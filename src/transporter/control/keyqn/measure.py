@@ -89,7 +89,8 @@ def play_one(task: Task, progress: Callable[[int], None] = lambda episodes: None
     copies = min(protocol.episodes, PLAYERS)
     first = agents[0]
     detectors = [agent.detector for agent in agents if agent.detector is not None]
-    seen = observer(experiment.kind, detectors, first.slots, first.depth)
+    level = config.network.level_features
+    seen = observer(experiment.kind, detectors, first.slots, first.depth, level=level)
     legal = torch.tensor([agent.actions for agent in agents], device=device)[:, None]
     legal = torch.arange(first.heads, device=device) < legal
     size = detectors[0].config.size if detectors else FRAME

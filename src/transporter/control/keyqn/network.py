@@ -27,7 +27,7 @@ class Inputs(Protocol):
         """(a, n, *row) each, to something that is the same whatever the weights."""
         ...
 
-    def moved(self, rows: Tensor, by: Float[Tensor, "a #t b places 2"]) -> Tensor:
+    def shifted(self, rows: Tensor, by: Float[Tensor, "a #t b places 2"]) -> Tensor:
         """(a, t, b, *row) with every place elsewhere by so much."""
         ...
 

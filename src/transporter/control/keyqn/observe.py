@@ -58,10 +58,12 @@ class Keypoints:
         *,
         coordinates: bool = True,
         features: bool = True,
+        level: bool = True,
         slots: int = 0,
         depth: int = 0,
     ) -> None:
         self.detectors, self.coordinates, self.features = list(detectors), coordinates, features
+        self.level = level
         self.slots = max(slots, *(d.keypoints for d in detectors))
         self.depth = max(depth, *(d.feature_size for d in detectors)) if features else 0
         self.row, self.dtype = (self.slots, 3 + self.depth), torch.float16
@@ -76,6 +78,8 @@ class Keypoints:
         values = resize_tensor(frames, size, size)
         if self.features:
             points, under = detector.net(values)
+            if self.level:  # by its own depth: what others have more is not there
+                under = F.layer_norm(under.float(), under.shape[-1:])
         else:
             points = detector.net.keypoints(detector.net.pixels.encode(values))
             under = points[..., :0]
@@ -106,7 +110,6 @@ class Codes:
     def __init__(self, row: tuple[int, ...], config: NetworkConfig, *, coordinates: bool = True) -> None:
         self.slots, self.depth = row[0], row[1] - 3
         self.levels, self.motion, self.coordinates = config.thermometer, config.motion, coordinates
-        self.level = config.level
         self.speeds = config.speeds if self.motion else 0
         places = 2 * self.levels + 2 + (2 + 2 * self.speeds if self.motion else 0) if coordinates else 0
         used = 1 + places + self.depth
@@ -118,7 +121,7 @@ class Codes:
     def __call__(self, weights: Weights, read: Float[Tensor, "a n width"]) -> Float[Tensor, "a n width"]:
         return read
 
-    def moved(self, rows: Float[Tensor, "a t b slots d"], by: Float[Tensor, "a #t b slots 2"]) -> Tensor:
+    def shifted(self, rows: Float[Tensor, "a t b slots d"], by: Float[Tensor, "a #t b slots 2"]) -> Tensor:
         return torch.cat((rows[..., PRESENT], rows[..., PLACE] + by, rows[..., FEATURES]), -1)
 
     def read(
@@ -135,8 +138,7 @@ class Codes:
             if self.speeds:
                 parts.append(thermometer(_spread(moved / FASTEST), self.speeds).flatten(-2) * both)
         if self.depth:
-            under = rows[..., FEATURES]
-            parts.append(F.layer_norm(under, (self.depth,)) if self.level else under)
+            parts.append(rows[..., FEATURES])
         if self.spare:
             parts.append(torch.zeros_like(present).expand(*present.shape[:-1], self.spare))
         return torch.cat(parts, -1).flatten(2)
@@ -187,8 +189,8 @@ class Convolutions:
             size = (size - kernel) // stride + 1
         self.weights |= linear("look", size**2 * after, width)
 
-    def moved(self, rows: Tensor, by: Tensor) -> Tensor:
-        return rows
+    def shifted(self, rows: Tensor, by: Tensor) -> Tensor:
+        return rows  # no places
 
     def read(self, rows: UInt8[Tensor, "a n s s"], earlier: UInt8[Tensor, "a n s s"]) -> Float[Tensor, "a n y x c"]:
         """The first layer moves by four pixels: blocks of four by four are channels, for a GPU likes many of them.
@@ -230,19 +232,21 @@ def _convolve(blocks: Float[Tensor, "n y x c"], layers: Sequence[tuple[Tensor, T
     return x.flatten(1)
 
 
-def observer(kind: Kind, detectors: Sequence[Detector] = (), slots: int = 0, depth: int = 0) -> Observer:
+def observer(
+    kind: Kind, detectors: Sequence[Detector] = (), slots: int = 0, depth: int = 0, *, level: bool = True
+) -> Observer:
     """By name: keypoints and what is under them, points or features alone, true objects, pixels.
 
     `detectors`: one for each game, where the kind needs them; `slots`: room for so many keypoints or objects at least,
-    and `depth` for so many features of each.
+    and `depth` for so many features of each, which `level` brings to mean 0 and deviation 1.
     """
     match kind:
         case "keypoints":
-            return Keypoints(detectors, slots=slots, depth=depth)
+            return Keypoints(detectors, level=level, slots=slots, depth=depth)
         case "points":
             return Keypoints(detectors, features=False, slots=slots)
         case "features":
-            return Keypoints(detectors, coordinates=False, slots=slots, depth=depth)
+            return Keypoints(detectors, coordinates=False, level=level, slots=slots, depth=depth)
         case "objects":
             return Objects(slots)
         case "pixels":

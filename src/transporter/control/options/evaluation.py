@@ -35,10 +35,8 @@ def play(
     commit: int,
     steps: int,
     seed: int,
-    *,
     capture: bool = False,
     witness: "Witness | None" = None,
-    progress: Callable[[int], None] = lambda finished: None,
 ) -> dict[Way, Float64[np.ndarray, "n"]]:
     """Return of one episode of each player, cut after so many steps; options are followed greedily.
 
@@ -47,6 +45,7 @@ def play(
     n, parts = arena.players, shares(ways, arena.players)
     each = n // len(ways)
     chances = [np.random.default_rng((seed, 1)) for _ in ways]
+    # Random actions have options, too, which nobody follows: so all are told alike.
     among: list[Keypoints] = ["all" if way == "options" else "controllable" for way in ways]
     drawn_by = [Commitment(each, network.keypoints, commit, *told) for told in zip(among, chances, strict=True)]
     actor = Actor(network, n, capture=capture)
@@ -63,7 +62,6 @@ def play(
         moment = arena.step(taken)
         returns += np.where(over, 0, moment.reward)
         over[[finished.player for finished in moment.finished]] = True
-        progress(int(over.sum()))
         if over.all():
             break
     return {way: returns[part] for way, part in parts.items()}
@@ -83,7 +81,7 @@ class Witness:
 
     def __init__(self, games: VectorEnv, way: Way, scene: Scene, eyes: Eyes, every: int) -> None:
         self.games, self.way, self.scene, self.eyes, self.every = games, way, scene, eyes, every
-        self.rooms: set[int] = set()
+        self._entered: set[int] = set()
         self._hits: list[Bool[np.ndarray, "n"]] = []
 
     def look(
@@ -97,7 +95,7 @@ class Witness:
         """At those who play; frames in which the avatar is not there do not count."""
         ram, truth = (getattr(self.games, told, None) for told in ("ram", "truth"))
         if ram is not None and self.scene.name == "montezuma_revenge":
-            self.rooms |= set(ram[part, ROOM][playing[part]].tolist())
+            self._entered |= set(ram[part, ROOM][playing[part]].tolist())
         if truth is None or not self.every or step % self.every:
             return
         centres, present = (found[:, AVATAR] for found in truth(part))
@@ -112,9 +110,9 @@ class Witness:
         return float(hits.mean()) if len(hits) else None
 
     @property
-    def entered(self) -> int | None:
-        """How many rooms."""
-        return len(self.rooms) or None
+    def rooms(self) -> int | None:
+        """How many were entered."""
+        return len(self._entered) or None
 
 
 class Shown(NamedTuple):

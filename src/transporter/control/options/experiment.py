@@ -12,14 +12,15 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from transporter import envs
+from transporter.control import stored
 from transporter.control.options.agent import OptionsAgent
-from transporter.control.options.config import OptionsConfig
+from transporter.control.options.config import WATCHED, OptionsConfig
 from transporter.control.options.evaluation import WAYS, Way, Witness, play
 from transporter.control.options.eyes import Eyes, Frozen, Learning, transporter
 from transporter.control.options.study import Study
 from transporter.control.options.training import Exploration, Step
 from transporter.control.rollout import Arena
-from transporter.control.stored import fingerprint, of_today
+from transporter.control.stored import fingerprint
 from transporter.models.detector import Detector
 from transporter.runs import Checkpoint, Json, Run
 from transporter.training.distributed import all_of, anyone, check_same, place
@@ -190,14 +191,15 @@ def evaluate(experiment: Experiment, made: Exploring, *, first: bool) -> Json:
     """Returns of each way to play (random actions do not change: once is enough), and what the truth says."""
     c, study = experiment.config, made.study
     ways, each = WAYS if first else WAYS[1:], c.evaluation.episodes
-    games = experiment.make_games(len(ways) * each, film=True)
+    film = study.device.type == "cuda" or c.evaluation.look_every > 0
+    games = experiment.make_games(len(ways) * each, film=film)
     witness = Witness(games, WAYS[-1], experiment.scene, study.eyes, c.evaluation.look_every)
     # Returns are of whole games; but what was a new beginning in training is one for memory and option here, too.
     with closing(Arena([games], life_loss_ends=c.acting.life_loss_ends)) as arena:
-        many = (c.acting.commit, c.evaluation.steps, experiment.seed)
-        found = play(study.network, arena, ways, *many, capture=study.capture, witness=witness)
+        steps, commit = c.evaluation.steps, c.acting.commit
+        found = play(study.network, arena, ways, commit, steps, experiment.seed, study.capture, witness)
     returns = {way: [round(float(score), 3) for score in scores] for way, scores in found.items()}
-    return {"returns": returns, "avatar": witness.avatar, "rooms": witness.entered}
+    return {"returns": returns, "avatar": witness.avatar, "rooms": witness.rooms}
 
 
 def _agent(experiment: Experiment, made: Exploring) -> OptionsAgent:
@@ -254,3 +256,12 @@ def settings(experiment: Experiment) -> dict[str, Any]:
     of = {"game": experiment.game, "seed": experiment.seed, "keypoints": experiment.keypoints}
     detector = fingerprint(experiment.detector) if experiment.detector else None
     return of_today({"explore": of, "config": experiment.config.to_json(), "detector": detector})
+
+
+def of_today(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a run folder, whichever version wrote them; how often it is looked at binds nobody."""
+    found = stored.of_today(settings)
+    if not isinstance(config := found.get("config"), dict) or not isinstance(config.get("evaluation"), dict):
+        return found
+    binds = {name: value for name, value in config["evaluation"].items() if name not in ("look_every", WATCHED)}
+    return {**found, "config": {**config, "evaluation": binds}}
