@@ -49,14 +49,16 @@ def test_all_that_it_leaves(explored: Path) -> None:
 
 def test_it_stops_when_asked_and_goes_on_for_longer(stopped, forked, tmp_path: Path) -> None:
     command = ["explore", "sprites_control", *SMALL, "--out", "run"]
-    saved = Run.open(stopped(*command[:-2], "--frames", "40000")).latest()
+    saved = Run.open(stopped(*command[:-2], "--frames", "40000", "--evaluate-every", "40000")).latest()
     assert saved is not None
     frames = 4 * saved.step + 200
-    ended = forked(*command, "--frames", str(frames), cwd=tmp_path)
+    # Random actions are measured with the first evaluation there is, whenever that is.
+    ended = forked(*command, "--frames", str(frames), "--evaluate-every", "100", cwd=tmp_path)
     assert ended.code == 0, ended.err
     rows = Run.open(tmp_path / "run").metrics()
     assert rows[-1]["frames"] == frames
     assert rows[-1]["updates"] > saved.state["updates"] > 0
+    assert sum("actions" in row.get("returns", {}) for row in rows) == 1
     again = forked(*command, "--frames", str(frames), cwd=tmp_path)  # nothing is left to do
     assert again.code == 0
     assert len(Run.open(tmp_path / "run").metrics()) == len(rows)
@@ -72,6 +74,10 @@ def test_it_stops_when_asked_and_goes_on_for_longer(stopped, forked, tmp_path: P
         ("explore pong --json /", "/ is a folder: name a file"),
         ("explore pong --model nowhere", "nowhere is neither a shipped model"),
         ("explore pong --acting.replay 1000", "a replay of 1,000 steps is too small for 256 players"),
+        ("explore pong --learning.rate -1", "rate, epsilon, clip and jump must be above 0, and finite"),
+        ("explore pong --learning.clip nan", "rate, epsilon, clip and jump must be above 0, and finite"),
+        ("explore pong --learning.target-rate nan", "target_rate lies between 0 and 1"),
+        ("explore pong --eyes.rate inf", "rate is above 0, and finite"),
         ("explore pong --learning.discount 1", "the discount must lie between 0 and 1"),
         ("explore sprites_control --ray local --actors 3", "256 players cannot be dealt out to 3 workers"),
         ("reproduce exploration --games pong,pong", "each once"),

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import safetensors.torch
@@ -69,6 +70,7 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
         ("keyqn pong --model nowhere", "nowhere is neither a shipped model"),
         ("reproduce keyqn --observations cake", "no observation named 'cake': there are keypoints, points, features"),
         ("reproduce keyqn --games pong,pong", "each once"),
+        ("reproduce keyqn --observations points,points", "name observations, each once"),
         ("reproduce keyqn --gather", "keypoints.json cannot be read: No such file or directory"),
         ("reproduce keyqn --games tetris", "no model of tetris is shipped"),
     ],
@@ -117,3 +119,47 @@ def test_the_table_of_the_paper_with_random_play_beside_it(forked, results_page,
     ended = forked(*gather, "--games", "ms_pacman,pong", cwd=tmp_path)
     assert ended.code == 2
     assert ended.err.splitlines() == ["transporter: out/random.json is not a result of ms_pacman, pong"]
+    ended = forked(*gather, "--games", "ms_pacman", "--docs", "elsewhere", cwd=tmp_path)
+    assert ended.code == 0
+    assert "elsewhere/results.md has no place for the table" in ended.err
+
+
+def result(name: str, mean: object = 1.0, **protocol: object) -> dict[str, Any]:
+    config = {"protocol": {"interactions": 100, "sticky": 0.0, **protocol}}
+    figures = {"pong mean": mean, "pong std": 0.5, "breakout mean": 2.0, "training seconds": 3.0}
+    return {"name": f"keyqn {name}", "figures": figures, "config": config, "scores": {"pong": [[1.0, 2.0]]}}
+
+
+@pytest.mark.parametrize(
+    ("points", "line"),
+    [
+        (result("points", sticky=0.25), "not measured alike: sticky 0.0 in random, 0.25 in points"),
+        (result("points", interactions=7), "not measured alike: interactions 100 in random, 7 in points"),
+        (result("pixels"), "points.json says that it is keyqn pixels, not keyqn points"),
+        (result("points") | {"scores": {"pong": []}}, "points.json is not a result of pong"),
+        (result("points", mean=float("nan")), "points.json is not a result of pong"),
+        (result("points", mean=10**400), "points.json is not a result of pong"),
+        (result("points", mean=True), "points.json is not a result of pong"),
+        ([], "points.json is not a result of pong"),
+    ],
+)
+def test_what_does_not_belong_into_a_table_is_refused(points: object, line: str, forked, tmp_path: Path) -> None:
+    (tmp_path / "random.json").write_text(json.dumps(result("random")))
+    (tmp_path / "points.json").write_text(json.dumps(points))
+    gather = ["reproduce", "keyqn", "--gather", "--out", ".", "--games", "pong", "--observations"]
+    ended = forked(*gather, "random,points", cwd=tmp_path)
+    assert ended.code == 2
+    assert len(ended.err.splitlines()) == 1
+    assert line in ended.err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["points.json", "random.json"]
+
+
+def test_a_table_of_some_games_has_figures_of_those(forked, tmp_path: Path) -> None:
+    (tmp_path / "random.json").write_text(json.dumps(result("random") | {"config": None}))
+    ended = forked(
+        "reproduce", "keyqn", "--gather", "--out", ".", "--games", "pong", "--observations", "random", cwd=tmp_path
+    )
+    assert ended.code == 0, ended.err
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["figures"] == {"random: pong mean": 1.0, "random: pong std": 0.5}
+    assert "| **ours, random** (1 × 2) | 1.0 ± 0.5 |" in (tmp_path / "table.md").read_text()

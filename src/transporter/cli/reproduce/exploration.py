@@ -9,6 +9,7 @@ import tyro
 
 from transporter.cli.explore import carry_out, experiment_of, result_file
 from transporter.cli.given import Maybe, at_least, device_named, folder_named
+from transporter.cli.reproduce.publish import into_docs
 from transporter.control.options.config import OptionsConfig
 from transporter.errors import InputError
 
@@ -79,7 +80,7 @@ def publish(results: "dict[str, Json]", settings: OptionsConfig, given: Options)
     from transporter.cli.console import bold, say
     from transporter.control.options.evaluation import TITLES, WAYS
     from transporter.files import write_text
-    from transporter.report.published import markdown_table, put_between_markers
+    from transporter.report.published import markdown_table
     from transporter.results import Result
 
     rows = []
@@ -100,7 +101,7 @@ def publish(results: "dict[str, Json]", settings: OptionsConfig, given: Options)
     summary.write(given.out / "summary.json")
     write_text(given.out / "table.md", table + "\n")
     if given.docs is not None:
-        put_between_markers(given.docs / "results.md", "exploration", table)
+        into_docs(given.docs, "exploration", table)
         draw(results, given.docs)
     say(f"written: {bold(given.out / 'summary.json')} and {bold(given.out / 'table.md')}")
 

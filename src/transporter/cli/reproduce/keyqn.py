@@ -8,6 +8,7 @@ import tyro
 
 from transporter.cli.given import Maybe, at_least, device_named, folder_named
 from transporter.cli.keyqn import Observation, carry_out, check_games, detectors_for, result_file
+from transporter.cli.reproduce.publish import into_docs
 from transporter.control.keyqn.config import KeyQNConfig
 from transporter.errors import InputError
 
@@ -58,12 +59,14 @@ def keyqn(
     device, out = device_named(given.device), folder_named(given.out)
     games, observations = given.games.split(","), given.observations.split(",")
     known = (*get_args(Observation), "random")
+    if len(set(observations)) < len(observations):
+        raise InputError("name observations, each once")
     if wrong := [name for name in observations if name not in known]:
         raise InputError(f"no observation named {wrong[0]!r}: there are {', '.join(known)}")
     for name in observations:
         check_games(games, name)  # type: ignore[arg-type]
     if given.gather:
-        results = {name: measured(out / f"{name}.json", games) for name in observations}
+        results = {name: measured(out / f"{name}.json", name, games) for name in observations}
         check_alike(results)
         return publish(games, results, out, given.docs)
     looking = any(name in ("keypoints", "points", "features") for name in observations)
@@ -86,21 +89,28 @@ def keyqn(
     publish(games, results, out, given.docs)
 
 
-def measured(path: Path, games: list[str]) -> "Json":
-    """A result of before, in which all games were played."""
+def measured(path: Path, name: str, games: list[str]) -> "Json":
+    """A result of before, of that observation, in which all games were played."""
     from transporter.files import parse_json
 
     try:
         found = parse_json(path.read_bytes())
         for game in games:
-            if not all(isinstance(found["figures"][f"{game} {what}"], int | float) for what in ("mean", "std")):
+            if not all(is_number(found["figures"][f"{game} {what}"]) for what in ("mean", "std")):
                 raise ValueError
             played(found, game)
+        told = found["name"]
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is not a result of {', '.join(games)}") from error
+    if told != f"keyqn {name}":
+        raise InputError(f"{path} says that it is {told}, not keyqn {name}")
     return found
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -1e300 < value < 1e300
 
 
 def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: Path) -> "Json":
@@ -121,7 +131,13 @@ def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: P
         actions = [len(atari.scene(name).actions)] * seeds
         scores[name] = play_at_random(arena, actions, list(range(seeds)), episodes).tolist()
         arena.close()
-    made = Result("keyqn random", figures(scores), {"episodes": episodes}, {"agents": seeds}, {"scores": scores})
+    made = Result(
+        "keyqn random",
+        figures(scores),
+        {"protocol": {"episodes": episodes, "sticky": sticky}},
+        {"agents": seeds},
+        {"scores": scores},
+    )
     made.write(out / "random.json")
     return {"figures": made.figures, "scores": scores}
 
@@ -133,16 +149,16 @@ def played(result: "Json", game: str) -> str:
 
 
 def check_alike(results: "dict[str, Json]") -> None:
-    """What stands in one table was learnt in as many steps of the same games."""
-    first: tuple[str, dict[str, object]] | None = None
+    """What stands in one table was learnt in as many steps of the same games, and played in the same way."""
+    said: dict[str, tuple[str, object]] = {}
     for name, result in results.items():
-        protocol = result.get("config", {}).get("protocol")
-        if not isinstance(protocol, dict):
-            continue  # random play: nothing was learnt
-        told = {field: protocol.get(field) for field in ("interactions", "sticky", "evaluation_epsilon")}
-        if first is not None and told != first[1]:
-            raise InputError(f"{name} and {first[0]} were not measured alike: {told}, {first[1]}")
-        first = first or (name, told)
+        config = result.get("config")
+        protocol = config.get("protocol") if isinstance(config, dict) else None
+        for field in ("interactions", "sticky", "evaluation_epsilon"):
+            if isinstance(protocol, dict) and field in protocol:
+                other, value = said.setdefault(field, (name, protocol[field]))
+                if value != protocol[field]:
+                    raise InputError(f"not measured alike: {field} {value} in {other}, {protocol[field]} in {name}")
 
 
 def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path | None) -> None:
@@ -150,7 +166,7 @@ def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path 
     from transporter.cli.console import bold, say
     from transporter.control.keyqn.scores import PUBLISHED, human_normalised, published
     from transporter.files import write_text
-    from transporter.report.published import markdown_table, put_between_markers
+    from transporter.report.published import markdown_table
     from transporter.results import Result
 
     rows: list[list[str]] = []
@@ -168,7 +184,8 @@ def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path 
                 f"{sum(shares) / len(shares):.3f}" if shares else "–",
             ]
         )
-        summary |= {f"{name}: {figure}": value for figure, value in result["figures"].items()}
+        figures = {figure: value for figure, value in result["figures"].items() if figure.split(" ")[0] in games}
+        summary |= {f"{name}: {figure}": value for figure, value in figures.items() if is_number(value)}
     for agent in PUBLISHED:
         scores = [published(agent, game) for game in games]
         shares = [
@@ -181,6 +198,5 @@ def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path 
     sources = {name: {head: result[head] for head in heads if head in result} for name, result in results.items()}
     Result("keyqn", summary, {}, {"observations": list(results)}, {"from": sources}).write(out / "summary.json")
     write_text(out / "table.md", table + "\n")
-    if docs is not None:
-        put_between_markers(docs / "results.md", "keyqn", table)
+    into_docs(docs, "keyqn", table)
     say(f"written: {bold(out / 'summary.json')} and {bold(out / 'table.md')}")

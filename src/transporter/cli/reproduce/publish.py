@@ -45,6 +45,15 @@ def write_table(study: Study, name: str, heads: Sequence[str], rows: Sequence[Se
     say(f"table: {', '.join(bold(path) for path in where)}")
 
 
+def into_docs(docs: Path | None, name: str, table: str) -> None:
+    """Between the markers of docs/results.md; who asked for it hears where there are none."""
+    from transporter.cli.console import warn
+    from transporter.report.published import put_between_markers
+
+    if docs is not None and not put_between_markers(docs / "results.md", name, table):
+        warn(f"{docs / 'results.md'} has no place for the table, between <!-- {name} --> and <!-- /{name} -->")
+
+
 def write_curves(groups: "Sequence[Group]", docs: Path, name: str) -> None:
     """Precision and recall against length, all methods and environments in one figure."""
     from transporter.cli.console import bold, say

@@ -1,6 +1,7 @@
 """What decides an exploration; every number has its source. No torch here: the command line reads it for --help."""
 
 import dataclasses
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,6 +58,10 @@ class LearningConfig:
             raise InputError("batch, unroll and every must be at least 1, burn_in at least 0")
         if not (0 < self.discount < 1 and 0 <= self.trace <= 1):
             raise InputError("the discount must lie between 0 and 1, the trace from 0 to 1")
+        if not all(0 < number < math.inf for number in (self.rate, self.epsilon, self.clip, self.jump)):
+            raise InputError("rate, epsilon, clip and jump must be above 0, and finite")
+        if not 0 <= self.target_rate <= 1:
+            raise InputError("target_rate lies between 0 and 1")
 
     @property
     def length(self) -> int:
@@ -118,6 +123,8 @@ class EyesConfig:
     def __post_init__(self) -> None:
         if min(self.size, self.every, self.batch, self.offset, self.decay_every, self.fit_every) < 1 or self.batch % 2:
             raise InputError("size, every, batch, offset and their kin must be at least 1, and batch even")
+        if not (0 < self.rate < math.inf and 0 < self.decay <= 1 and self.sigma_steps >= 0):
+            raise InputError("rate is above 0, and finite; decay a share above 0; sigma_steps at least 0")
 
 
 WATCHED = "watched"  # in files of earlier versions: steps of one more game, whose truth was known
@@ -132,7 +139,7 @@ class EvaluationConfig:
     steps: int = 4_500
     """An episode is cut after so many: five minutes of play."""
     look_every: int = 10
-    """Steps after which the truth is asked whether the most controllable keypoint is the avatar; 0: never."""
+    """Steps after which the truth is asked whether the most controllable keypoint is the avatar; 0: never, no rooms."""
 
     def __post_init__(self) -> None:
         if min(self.episodes, self.steps) < 1 or self.look_every < 0:

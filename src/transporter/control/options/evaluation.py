@@ -96,7 +96,7 @@ class Witness:
         ram, truth = (getattr(self.games, told, None) for told in ("ram", "truth"))
         if ram is not None and self.scene.name == "montezuma_revenge":
             self._entered |= set(ram[part, ROOM][playing[part]].tolist())
-        if truth is None or not self.every or step % self.every:
+        if truth is None or step % self.every:
             return
         centres, present = (found[:, AVATAR] for found in truth(part))
         points = self.eyes(pictures()[part]).cpu().numpy()

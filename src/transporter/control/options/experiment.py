@@ -150,7 +150,8 @@ def learn(
                 took = time.perf_counter() - since
                 row["frames_per_second"] = round((step - since_count) * experiment.frames / took)
                 if evaluates:  # also when asked to stop: a checkpoint of this step would never be evaluated again
-                    row |= evaluate(experiment, made, first=step <= due.evaluate)
+                    first = not any("actions" in row.get("returns", {}) for row in run.metrics())
+                    row |= evaluate(experiment, made, first=first)
                 run.log(row)  # before the checkpoint: a row too many is forgotten on resume, one too few stays away
                 notices.row(row)
                 since, since_count = time.perf_counter(), step
@@ -193,13 +194,15 @@ def evaluate(experiment: Experiment, made: Exploring, *, first: bool) -> Json:
     ways, each = WAYS if first else WAYS[1:], c.evaluation.episodes
     film = study.device.type == "cuda" or c.evaluation.look_every > 0
     games = experiment.make_games(len(ways) * each, film=film)
-    witness = Witness(games, WAYS[-1], experiment.scene, study.eyes, c.evaluation.look_every)
+    looks = c.evaluation.look_every
+    witness = Witness(games, WAYS[-1], experiment.scene, study.eyes, looks) if looks else None
     # Returns are of whole games; but what was a new beginning in training is one for memory and option here, too.
     with closing(Arena([games], life_loss_ends=c.acting.life_loss_ends)) as arena:
         steps, commit = c.evaluation.steps, c.acting.commit
         found = play(study.network, arena, ways, commit, steps, experiment.seed, study.capture, witness)
     returns = {way: [round(float(score), 3) for score in scores] for way, scores in found.items()}
-    return {"returns": returns, "avatar": witness.avatar, "rooms": witness.rooms}
+    avatar, rooms = (witness.avatar, witness.rooms) if witness else (None, None)
+    return {"returns": returns, "avatar": avatar, "rooms": rooms}
 
 
 def _agent(experiment: Experiment, made: Exploring) -> OptionsAgent:
