@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from transporter import cli
 from transporter.errors import InputError
 from transporter.runs import Json, Run
 from transporter.training.distributed import process_group
@@ -111,6 +112,25 @@ def test_whoever_is_asked_to_stop_all_stop_and_say_so(tmp_path: Path) -> None:
 
 def children(process: int) -> list[int]:
     return list(map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()))
+
+
+def test_who_is_refused_alone_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of several the first speaks; another waits, for torchrun to end it, and speaks if nobody does."""
+
+    def refused() -> None:
+        raise InputError("no such thing")
+
+    waited: list[float] = []
+    monkeypatch.setattr(cli.time, "sleep", waited.append)
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(cli.warnings, "showwarning", cli.warnings.showwarning)  # leave() sets its own
+    for rank, said in (("0", "transporter: no such thing\n"), ("1", "transporter, process 1: no such thing\n")):
+        monkeypatch.setenv("RANK", rank)
+        with pytest.raises(SystemExit) as ended:
+            cli.leave(refused)
+        assert ended.value.code == 2
+        assert capsys.readouterr().err == said
+        assert waited == [cli.ALONE] * int(rank)
 
 
 def test_what_is_done_once_is_not_done_twice(tmp_path: Path) -> None:

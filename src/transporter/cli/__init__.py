@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stderr
@@ -47,6 +48,7 @@ GROUPS = {"reproduce": FIGURES}  # verbs that have verbs of their own
 TOGETHER = ("train", "explore")  # verbs that processes of one torchrun can share
 
 FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+ALONE = 10  # seconds until one of several learners speaks for itself
 DESCRIPTION = """Keypoints that follow the moving things, from raw video, without labels.
 
 Exit code 0: done; 2: bad input, one line says which; 1: failed; 130 and 143: stopped by Ctrl-C or SIGTERM. Training
@@ -138,6 +140,12 @@ def _end(line: str, code: int) -> NoReturn:
     rank = os.environ.get("RANK", "0")
     if rank == "0":
         print(f"transporter: {' '.join(line.split())}", file=sys.stderr)
-    elif code == FAILED:  # what is refused or asked for all hear alike, and one voice is enough
+        sys.exit(code)
+    if code == BAD_INPUT:
+        # All are refused alike, and one voice is enough: torchrun ends the others with the first of them that ends, so
+        # that one must not be this. Whoever is still here after a while was refused alone.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        time.sleep(ALONE)
+    if code in (BAD_INPUT, FAILED):
         print(f"transporter, process {rank}: {' '.join(line.split())}", file=sys.stderr)
     sys.exit(code)
