@@ -94,14 +94,14 @@ def test_each_way_is_played_by_players_of_its_own() -> None:
     assert games.seeds[:2] == games.seeds[2:4] == games.seeds[4:]  # games begin alike
     # Beside others a way does what it does alone: what is random draws its own numbers, what is greedy sees the same.
     for way, part in shares(ways, 6).items():
-        alone = Told6(games.num_envs, part)
+        alone = SomePaid(games.num_envs, part)
         play(network, Arena([alone], life_loss_ends=False), (way,), commit=20, steps=10, seed=0)
         assert alone.actions == [actions[part] for actions in games.actions]
     first = [actions[:2] for actions in games.actions]
     assert len({tuple(actions) for actions in first}) > 1  # random ones differ from step to step
 
 
-class Told6(Paid):
+class SomePaid(Paid):
     """Some of them: they show the numbers that they had among all."""
 
     def __init__(self, count: int, part: slice) -> None:

@@ -13,6 +13,8 @@ from transporter.control.keyqn.config import KeyQNConfig
 from transporter.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from transporter.runs import Json
 
 
@@ -131,13 +133,8 @@ def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: P
         actions = [len(atari.scene(name).actions)] * seeds
         scores[name] = play_at_random(arena, actions, list(range(seeds)), episodes).tolist()
         arena.close()
-    made = Result(
-        "keyqn random",
-        figures(scores),
-        {"protocol": {"episodes": episodes, "sticky": sticky}},
-        {"agents": seeds},
-        {"scores": scores},
-    )
+    config = {"protocol": {"episodes": episodes, "sticky": sticky}}
+    made = Result("keyqn random", figures(scores), config, {"agents": seeds}, {"scores": scores})
     made.write(out / "random.json")
     return {"figures": made.figures, "scores": scores}
 
@@ -161,10 +158,19 @@ def check_alike(results: "dict[str, Json]") -> None:
                     raise InputError(f"not measured alike: {field} {value} in {other}, {protocol[field]} in {name}")
 
 
+def against_humans(games: list[str], scores: "Sequence[float | None]") -> str:
+    """The mean of what is known of them, between random play at 0 and humans at 1."""
+    from transporter.control.keyqn.scores import human_normalised
+
+    known = ((game, score) for game, score in zip(games, scores, strict=True) if score is not None)
+    shares = [share for game, score in known if (share := human_normalised(game, score)) is not None]
+    return f"{sum(shares) / len(shares):.3f}" if shares else "–"
+
+
 def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path | None) -> None:
     """summary.json, and the table with every published agent in it. Ours: so many agents × so many episodes of each."""
     from transporter.cli.console import bold, say
-    from transporter.control.keyqn.scores import PUBLISHED, human_normalised, published
+    from transporter.control.keyqn.scores import PUBLISHED, published
     from transporter.files import write_text
     from transporter.report.published import markdown_table
     from transporter.results import Result
@@ -176,23 +182,13 @@ def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path 
         cells = [
             f"{mean:.1f} ± {result['figures'][f'{game} std']:.1f}" for game, mean in zip(games, means, strict=True)
         ]
-        shares = [share for g, m in zip(games, means, strict=True) if (share := human_normalised(g, m)) is not None]
-        rows.append(
-            [
-                f"**ours, {name}** ({played(result, games[0])})",
-                *cells,
-                f"{sum(shares) / len(shares):.3f}" if shares else "–",
-            ]
-        )
+        rows.append([f"**ours, {name}** ({played(result, games[0])})", *cells, against_humans(games, means)])
         figures = {figure: value for figure, value in result["figures"].items() if figure.split(" ")[0] in games}
         summary |= {f"{name}: {figure}": value for figure, value in figures.items() if is_number(value)}
     for agent in PUBLISHED:
         scores = [published(agent, game) for game in games]
-        shares = [
-            s for g, m in zip(games, scores, strict=True) if m is not None and (s := human_normalised(g, m)) is not None
-        ]
         cells = ["–" if score is None else f"{score:.1f}" for score in scores]
-        rows.append([agent, *cells, f"{sum(shares) / len(shares):.3f}" if shares else "–"])
+        rows.append([agent, *cells, against_humans(games, scores)])
     table = markdown_table(["agent", *games, "mean, human-normalised"], rows)
     heads = ("command", "commit", "machine", "torch", "date", "seeds", "config")
     sources = {name: {head: result[head] for head in heads if head in result} for name, result in results.items()}

@@ -100,19 +100,23 @@ class Learner:
     @property
     def numbers(self) -> int:
         """How many of [0, 1) decide a window."""
-        return (2 if self.priorities else 1) + self.offsets[0, 0].numel()
+        return self._for_start + self.offsets[0, 0].numel()
+
+    @property
+    def _for_start(self) -> int:
+        """How many of those say where it begins; the rest, where its keypoints are shown."""
+        return 2 if self.priorities else 1
 
     def draw(self, draws: Float[Tensor, "a b numbers"], count: int) -> None:
         """What the next update learns from: windows of which the last row is `count` at most."""
         c = self.config
         if self.priorities is None:
-            self.starts.copy_(1 + (draws[..., 0] * (count - c.length + 1)).long())
+            starts = 1 + (draws[..., 0] * (count - c.length + 1)).long()
         else:
-            own = self.priorities.draw(draws, range(1 + c.burn_in, count), c.unroll)
-            self.starts.copy_(own - c.burn_in)
+            starts = self.priorities.draw(draws, range(1 + c.burn_in, count), c.unroll) - c.burn_in
+        self.starts.copy_(starts)
         if c.jitter:
-            spare = draws[..., 2 if self.priorities else 1 :].view_as(self.offsets)
-            self.offsets.copy_((2 * spare - 1) * c.jitter)
+            self.offsets.copy_((2 * draws[..., self._for_start :].view_as(self.offsets) - 1) * c.jitter)
 
     def update(self) -> None:
         """One update of every agent from the windows drawn last. Nothing here waits for the GPU."""

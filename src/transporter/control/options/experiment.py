@@ -192,9 +192,8 @@ def evaluate(experiment: Experiment, made: Exploring, *, first: bool) -> Json:
     """Returns of each way to play (random actions do not change: once is enough), and what the truth says."""
     c, study = experiment.config, made.study
     ways, each = WAYS if first else WAYS[1:], c.evaluation.episodes
-    film = study.device.type == "cuda" or c.evaluation.look_every > 0
-    games = experiment.make_games(len(ways) * each, film=film)
     looks = c.evaluation.look_every
+    games = experiment.make_games(len(ways) * each, film=study.device.type == "cuda" or looks > 0)
     witness = Witness(games, WAYS[-1], experiment.scene, study.eyes, looks) if looks else None
     # Returns are of whole games; but what was a new beginning in training is one for memory and option here, too.
     with closing(Arena([games], life_loss_ends=c.acting.life_loss_ends)) as arena:
