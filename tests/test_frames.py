@@ -24,6 +24,20 @@ def test_the_mean_light_is_kept() -> None:
     assert abs(small.mean() - frames.mean()) < 0.1
 
 
+def test_halves_are_even_whoever_adds_them_up() -> None:
+    """Every mean of two by two greys that lies just between two levels goes to the even one, alone or among others."""
+    low = np.arange(0, 254, dtype=np.uint8)
+    frame = np.stack((low, low + 1), 1)[:, :, None].repeat(3, -1)  # one pixel over another, a level apart
+    frame = frame.transpose(1, 0, 2).repeat(2, 1)
+    assert resize(frame, 1, 254)[0, :, 0].tolist() == [value + value % 2 for value in range(254)]
+
+    frames = np.random.default_rng(2).integers(0, 256, (24, 210, 160, 3), dtype=np.uint8)
+    together = resize(frames, 84, 84)
+    for alone, expected in zip(frames, together, strict=True):
+        np.testing.assert_array_equal(resize(alone, 84, 84), expected)
+    np.testing.assert_array_equal(resize_tensor(torch.from_numpy(frames), 84, 84).numpy(), together)
+
+
 def test_arrays_and_tensors_agree() -> None:
     frames = np.random.default_rng(1).integers(0, 256, (2, 33, 47, 3), dtype=np.uint8)
     expected = resize(frames, 20, 64)
@@ -52,9 +66,7 @@ def test_a_gpu_agrees_whatever_it_is_content_with_elsewhere() -> None:
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
-    differ = found != resize(frames, 80, 80)
-    assert differ.mean() < 1e-3  # halves may go either way
-    assert np.abs(found - resize(frames, 80, 80)).max() <= 1
+    np.testing.assert_array_equal(found, resize(frames, 80, 80))
 
 
 def test_points_and_pixels_are_inverse_and_edges_are_one() -> None:

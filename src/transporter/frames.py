@@ -1,5 +1,6 @@
 """Frames are uint8, (..., height, width, 3), RGB; this is the one way they change size."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -8,15 +9,21 @@ import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 
+from transporter.errors import InputError
+
 
 @lru_cache(maxsize=64)
 def _area_weights(before: int, after: int) -> Float[np.ndarray, "after before"]:
-    """Row i holds the share of each old cell in new cell i: an exact average by area, fractions included."""
-    edges = np.arange(after + 1) * (before / after)
-    low, high = edges[:-1, None], edges[1:, None]
-    cells = np.arange(before)[None, :]
-    overlap = np.clip(np.minimum(high, cells + 1) - np.maximum(low, cells), 0, None)
-    return (overlap / overlap.sum(1, keepdims=True)).astype(np.float32)
+    """Row i holds how much of each old cell lies in new cell i, in the largest unit that makes all of it whole numbers.
+
+    Sums of whole numbers are exact in whatever order a library adds them, so a frame comes out the same to the bit
+    alone or among others, by one thread or many, here or on a GPU (as long as they stay below 2²⁴, as a console's do).
+    """
+    unit = math.gcd(before, after)
+    old, new = after // unit, before // unit  # widths of cells
+    low, cells = np.arange(after)[:, None] * new, np.arange(before)[None, :] * old
+    overlap = np.minimum(low + new, cells + old) - np.maximum(low, cells)
+    return np.clip(overlap, 0, None).astype(np.float32)
 
 
 @lru_cache(maxsize=64)
@@ -24,6 +31,14 @@ def area_weights(before: int, after: int, device: torch.device) -> Float[torch.T
     """The same on a device, copied there once."""
     with torch.inference_mode(False):  # whoever asks first, others may want gradients
         return torch.from_numpy(_area_weights(before, after)).to(device)
+
+
+def one_frame(seen: object) -> UInt8[np.ndarray, "h w 3"]:
+    """What someone else shows to a model as a frame, refused where it is none."""
+    frame = np.asarray(seen)
+    if frame.ndim != 3 or frame.shape[-1] != 3 or frame.dtype != np.uint8 or 0 in frame.shape:
+        raise InputError(f"a frame must be (H, W, 3) uint8, not {frame.shape} {frame.dtype}")
+    return frame
 
 
 def resize(frames: UInt8[np.ndarray, "*batch h w 3"], height: int, width: int) -> UInt8[np.ndarray, "*batch h2 w2 3"]:
@@ -34,7 +49,8 @@ def resize(frames: UInt8[np.ndarray, "*batch h w 3"], height: int, width: int) -
     # Rows first: frames are usually wider than high, and (rows @ frame) is one large matrix product.
     lines = rows @ frames.astype(np.float32).reshape(*frames.shape[:-2], -1)
     lines = lines.reshape(*lines.shape[:-1], frames.shape[-2], 3)
-    return np.rint(np.einsum("wv,...vc->...wc", columns, lines, optimize=True)).astype(np.uint8)
+    sums = np.einsum("wv,...vc->...wc", columns, lines, optimize=True)
+    return np.rint(sums / (rows[0].sum() * columns[0].sum())).astype(np.uint8)
 
 
 def resize_tensor(frames: UInt8[torch.Tensor, "b h w 3"], height: int, width: int) -> Float[torch.Tensor, "b h2 w2 3"]:
@@ -51,7 +67,9 @@ def resize_tensor(frames: UInt8[torch.Tensor, "b h w 3"], height: int, width: in
     with _exactly(frames.device):
         # One axis after the other: all at once would pair every row with every column.
         lines = (rows @ values.flatten(2)).unflatten(2, (frames.shape[2], 3))
-        return torch.einsum("xw,bywc->byxc", columns, lines).round()
+        sums = torch.einsum("xw,bywc->byxc", columns, lines)
+        # By a tensor, since a GPU would multiply by the inverse of a number, which is off by a bit.
+        return (sums / (rows[0].sum() * columns[0].sum())).round()
 
 
 @contextmanager

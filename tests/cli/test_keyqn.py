@@ -54,7 +54,9 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
         ("keyqn tetris --observation objects", "tetris has no ground truth to play from"),
         ("keyqn pong --json /", "/ is a folder: name a file"),
         ("keyqn pong --learning.trace 2", "trace lies between 0 and 1"),
-        ("keyqn pong --network.speeds -1", "speeds at least 0"),
+        ("keyqn pong --network.ground 81", "at most 80 by 80 parts of the ground, not 81"),
+        ("keyqn pong --network.ground -1", "speeds and ground at least 0"),
+        ("keyqn pong --network.speeds -1", "speeds and ground at least 0"),
         ("keyqn pong --seeds 0", "--seeds must be at least 1"),
         ("keyqn pong --protocol.interactions 0", "interactions and episodes must be at least 1"),
         ("keyqn pong --learning.batch 0", "transporter: learning: updates, batch, unroll, steps and anneal must be"),
@@ -163,3 +165,60 @@ def test_a_table_of_some_games_has_figures_of_those(forked, tmp_path: Path) -> N
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["figures"] == {"random: pong mean": 1.0, "random: pong std": 0.5}
     assert "| **ours, random** (1 × 2) | 1.0 ± 0.5 |" in (tmp_path / "table.md").read_text()
+
+
+def test_more_agents_of_some_games_stand_in_the_same_row(forked, tmp_path: Path) -> None:
+    """Pong by seeds 0 and 1, Breakout by seed 2 as well: 3, 5 and 10 points on average."""
+    scores = {"pong": [[1.0, 2.0], [3.0, 4.0]], "breakout": [[3.0, 3.0], [4.0, 6.0]]}
+    numbers = {f"{game} {what}": 1.0 for game in scores for what in ("mean", "std")}
+    whole = result("points") | {"scores": scores, "figures": numbers, "seeds": {"agents": [0, 1]}}
+    whole["config"]["detectors learnt from"] = {"pong": {"frames": 1}, "breakout": {"frames": 2}}
+    own = {**whole["config"], "detectors learnt from": {"breakout": {"frames": 2}}}
+    more = whole | {
+        "config": own,
+        "scores": {"breakout": [[10.0, 10.0]]},
+        "seeds": {"agents": [2]},
+        "command": "transporter keyqn",
+    }
+    (tmp_path / "points.json").write_text(json.dumps(whole))
+    (tmp_path / "more.json").write_text(json.dumps(more))
+    table = ["reproduce", "keyqn", "--out", ".", "--games", "breakout,pong", "--observations", "points"]
+    ended = forked(*table, "--gather", "--more", "points=more.json", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["figures"]["points: breakout mean"] == 6.0
+    assert summary["figures"]["points: breakout seed 2"] == 10.0
+    assert summary["from"]["points"]["also"] == [{"command": "transporter keyqn"}]
+    assert summary["from"]["points"]["seeds"] == {"agents": [0, 1, 2]}
+    words = (tmp_path / "table.md").read_text()
+    assert "**ours, points** (3 × 2, pong 2 × 2) | 6.0 ± 3.6 | 2.5 ± 1.4 |" in words
+
+    (tmp_path / "other.json").write_text(
+        json.dumps(more | {"config": {**own, "protocol": {"interactions": 7, "sticky": 0.0}}})
+    )
+    (tmp_path / "same.json").write_text(json.dumps(more | {"seeds": {"agents": [1]}}))
+    (tmp_path / "old.json").write_text(json.dumps(more | {"seeds": {}}))
+    (tmp_path / "null.json").write_text(json.dumps(more | {"scores": {"breakout": [[10.0, None]]}}))
+    (tmp_path / "few.json").write_text(json.dumps(more | {"scores": {"breakout": [[10.0]]}}))
+    (tmp_path / "seeds.json").write_text(json.dumps(more | {"seeds": {"agents": [2, 3]}}))
+    (tmp_path / "words.json").write_text(json.dumps(more | {"seeds": {"agents": ["x"]}}))
+    numbers = {f"seaquest {what}": 1.0 for what in ("mean", "std")}
+    (tmp_path / "game.json").write_text(json.dumps(more | {"scores": {"seaquest": [[1.0]]}, "figures": numbers}))
+    for given, line in [
+        ("points=other.json", "other.json: its agents learnt with other settings: protocol.interactions"),
+        ("points=null.json", "null.json is not a result of breakout"),
+        ("points=few.json", "few.json: its agents played breakout in another number of episodes"),
+        ("points=seeds.json", "seeds.json cannot be joined: 2 seeds, and scores of 1"),
+        ("points=words.json", "words.json cannot be joined: the seeds of some agents are not known"),
+        ("points=game.json", "game.json has no scores of breakout, pong"),
+        ("points=same.json", "same.json: seed 1 is among the others already"),
+        ("points=old.json", "old.json cannot be joined: the seeds of some agents are not known"),
+        ("points=none.json", "none.json cannot be read: No such file or directory"),
+        ("pixels=more.json", "--more pixels=more.json: say OBSERVATION=FILE, of points"),
+        ("more.json", "--more more.json: say OBSERVATION=FILE, of points"),
+    ]:
+        ended = forked(*table, "--gather", "--more", given, cwd=tmp_path)
+        assert (ended.code, ended.err.splitlines()) == (2, [f"transporter: {line}"])
+    ended = forked(*table, "--more", "points=more.json", cwd=tmp_path)
+    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+    assert (tmp_path / "table.md").read_text() == words

@@ -1,5 +1,6 @@
 """Games side by side: what a moment says, and how to get back to it."""
 
+import json
 from typing import Any
 
 import gymnasium
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from transporter.control.rollout import Arena
+from transporter.control.rollout import Arena, Moment
 from transporter.envs.atari import make_vector
 from transporter.errors import InputError
 
@@ -88,22 +89,63 @@ def test_games_that_restart_at_once_are_refused() -> None:
         Arena([games], life_loss_ends=False)
 
 
-def test_atari_comes_back_to_where_it_was_by_its_actions() -> None:
-    def games() -> Arena:
-        return Arena([make_vector("breakout", 2, 32, sticky=0.25), make_vector("pong", 1, 32)], life_loss_ends=True)
+def two_games(sticky: float) -> Arena:
+    return Arena([make_vector("breakout", 2, 32, sticky=sticky), make_vector("pong", 1, 32)], life_loss_ends=True)
 
-    seeds, chance = np.array([3, 4, 3]), np.random.default_rng(0)
-    actions = chance.integers(0, 4, (3, 260))  # several lives, and the end of a game
-    one, two = games(), games()
-    moment = one.reset(seeds)
-    for t in range(actions.shape[1]):
+
+def same(a: Moment, b: Moment) -> None:
+    for one, other in zip((*a[:1][0], *a[1:5]), (*b[:1][0], *b[1:5]), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert a.finished == b.finished
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["all again", "only what goes on"])
+def test_atari_comes_back_to_where_it_was_by_its_actions(whole: bool) -> None:
+    seeds, actions = np.array([3, 4, 3]), np.random.default_rng(0).integers(0, 4, (3, 1200))
+    sticky = 0.25 if whole else 0.0  # which draw from the source that also says how the next episode begins
+    one, two = two_games(sticky), two_games(sticky)
+    one.reset(seeds)
+    moments = [one.step(actions[:, t]) for t in range(actions.shape[1])]
+    ends = [t for t, moment in enumerate(moments) if moment.finished]
+    assert len(ends) > 5  # several games were over
+    places = {ends[2], ends[2] + 1, ends[2] + 2, ends[3] + 40}  # at an end, at a beginning, and elsewhere
+    assert max(places) < 1200 - 300
+    one.reset(seeds)
+    for t in range(1200 - 300):
         moment = one.step(actions[:, t])
-    *_, again = two.again(seeds, actions)
-    for a, b in zip(moment.views, again.views, strict=True):
-        np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(one._score, two._score)
-    for t in range(50):
-        a, b = one.step(actions[:, t]), two.step(actions[:, t])
-        np.testing.assert_array_equal(a.views[0], b.views[0])
-        np.testing.assert_array_equal(a.reward, b.reward)
+        if t not in places:
+            continue
+        if whole:
+            *_, back = two.again(seeds, actions[:, : t + 1])
+        else:
+            back = two.come_back(seeds, actions[:, : t + 1], json.loads(json.dumps(one.place(moment))))
+            assert back is not None
+            back = back._replace(finished=moment.finished)
+        same(moment, back)
+        for ahead in range(t + 1, t + 300):  # with the end of a game, and the next
+            same(moments[ahead], two.step(actions[:, ahead]))
     one.close(), two.close()
+
+
+def test_with_sticky_actions_there_is_no_short_way_back_once_a_game_was_over() -> None:
+    seeds, actions = np.array([3, 4, 3]), np.random.default_rng(0).integers(0, 4, (3, 1200))
+    one, two = two_games(0.25), two_games(0.25)
+    one.reset(seeds)
+    for t in range(1200):
+        moment = one.step(actions[:, t])
+        back = two.come_back(seeds, actions[:, : t + 1], one.place(moment)) if t == 20 or moment.finished else None
+        if t == 20:  # nobody has begun anew
+            assert back is not None
+            same(moment, back)
+        if moment.finished:
+            break
+    assert moment.finished
+    moment = one.step(actions[:, t + 1])
+    assert two.come_back(seeds, actions[:, : t + 2], one.place(moment)) is None
+    one.close(), two.close()
+
+
+def test_games_that_cannot_come_back_say_so() -> None:
+    where = arena()
+    moment = where.reset(np.zeros(1, np.int64))
+    assert where.come_back(np.zeros(1, np.int64), np.zeros((1, 0), np.int64), where.place(moment)) is None

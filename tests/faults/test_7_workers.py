@@ -18,7 +18,8 @@ from transporter.envs import make
 from transporter.envs.processes import Processes, WorkerDiedError
 
 SOON = 5.0  # seconds
-SETTINGS = CollectSettings(environment="sprites", size=16, pairs=128, length=10, budget=3 * 640, envs=2, diverse=False)
+# More than is played ahead of what has been told: who is killed late still has something to play.
+SETTINGS = CollectSettings(environment="sprites", size=16, pairs=768, length=10, budget=14 * 640, envs=2, diverse=False)
 
 
 def sprites(name: str, count: int, size: int, seed: int) -> Processes:

@@ -6,6 +6,7 @@ learner can use the time between.
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from jaxtyping import Bool, Float32, Int64
 
 from transporter.errors import InputError
+
+PLACE = ("_over", "_lives", "_score", "_length", "_restarts", "_since")  # of an Arena: where its players are
 
 
 class Finished(NamedTuple):
@@ -51,6 +54,7 @@ class Arena:
         self._over = np.zeros(self.players, bool)
         self._lives = np.zeros(self.players, np.int64)
         self._score, self._length = np.zeros(self.players), np.zeros(self.players, np.int64)
+        self._restarts, self._since = np.zeros((2, self.players), np.int64)  # beginnings after the first, steps since
 
     def reset(self, seeds: Int64[np.ndarray, "n"]) -> Moment:
         """All games from their start; a player's seed decides all that will happen to it."""
@@ -62,6 +66,7 @@ class Arena:
         self.resting = set()
         self._lives, self._over = np.concatenate(lives), np.zeros(self.players, bool)
         self._score[:], self._length[:] = 0, 0
+        self._restarts[:], self._since[:] = 0, 0
         self._views = views
         n = self.players
         return Moment(views, np.ones(n, bool), np.zeros(n, np.float32), np.ones(n, np.float32), np.zeros(n, bool), [])
@@ -97,12 +102,43 @@ class Arena:
     def again(self, seeds: Int64[np.ndarray, "n"], actions: Int64[np.ndarray, "n t"]) -> Iterator[Moment]:
         """Everything once more, from the start: games are deterministic, so this is how to get back to where one was.
 
-        It needs nothing of a game but its seed, and takes as long as the emulators do; ale-py's vector environment has
-        no other way to save its state.
+        It needs nothing of a game but its seed, and takes as long as the emulators do.
         """
         yield self.reset(seeds)
         for t in range(actions.shape[1]):
             yield self.step(actions[:, t])
+
+    def place(self, moment: Moment) -> dict[str, list[Any]]:
+        """What `come_back` needs to know of a moment that was received last, as plain data."""
+        kept = {name: getattr(self, name) for name in PLACE}
+        told = {name: part for name, part in moment._asdict().items() if name not in ("views", "finished")}
+        return {name.lstrip("_"): part.tolist() for name, part in {**kept, **told}.items()}
+
+    def come_back(
+        self, seeds: Int64[np.ndarray, "n"], actions: Int64[np.ndarray, "n t"], place: dict[str, list[Any]]
+    ) -> Moment | None:
+        """The moment of which that was said, after these actions; only the episodes that go on are played again.
+
+        None: some game does not know how, or has no short way there. Whoever comes back should compare what is seen.
+        """
+        if not all(hasattr(game, "come_back") for game in self.games):
+            return None
+        for name in PLACE:
+            getattr(self, name)[:] = place[name.lstrip("_")]
+        played = [own[len(own) - since :] for own, since in zip(actions, self._since, strict=True)]
+
+        def back(index: int) -> np.ndarray | None:
+            part = self.slices[index]
+            return self.games[index].come_back(seeds[part], self._restarts[part], played[part])  # type: ignore[attr-defined]
+
+        with ThreadPoolExecutor(len(self.games)) as pool:
+            views = [view for view in pool.map(back, range(len(self.games))) if view is not None]
+        if len(views) < len(self.games):
+            return None
+        self._views, self.resting = views, set()
+        first, real = (np.array(place[name], bool) for name in ("first", "real"))
+        reward, discount = (np.array(place[name], np.float32) for name in ("reward", "discount"))
+        return Moment(self._views, first, reward, discount, real, [])
 
     def close(self) -> None:
         for game in self.games:
@@ -129,6 +165,8 @@ class Arena:
         discount = np.where((ended & real) | died, 0, 1).astype(np.float32)
         first = ~real | died
         self._over, self._lives = over, lives
+        self._restarts += ~real
+        self._since = np.where(real, self._since + 1, 0)
         return Moment(views, first, reward, discount, real, finished)
 
 

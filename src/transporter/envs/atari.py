@@ -15,7 +15,7 @@ import numpy as np
 from ale_py import ALEInterface, ALEState, LoggerMode, roms
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
-from jaxtyping import UInt8
+from jaxtyping import Int64, UInt8
 
 from transporter import frames
 from transporter.envs import atari_truth
@@ -113,7 +113,7 @@ def make_vector(
         max_num_frames_per_episode=EPISODE_FRAMES,
         autoreset_mode=AutoresetMode.NEXT_STEP,
     )
-    return AtariVector(env, seed)
+    return AtariVector(env, seed, sticky)
 
 
 class AtariState(NamedTuple):
@@ -172,7 +172,7 @@ class AtariEnv(PixelEnv):
     @property
     def screens(self) -> Screens:
         """The last two emulator frames."""
-        return COLOURS[self.film] if self.film.ndim == 3 else self.film.copy()
+        return COLOURS.take(self.film, axis=0) if self.film.ndim == 3 else self.film.copy()
 
     def truth(self) -> Truth:
         """Objects of the frame shown last, by the RAM behind its newer half."""
@@ -219,9 +219,9 @@ class AtariEnv(PixelEnv):
 class AtariVector(VectorWrapper):
     """ale-py's vector environment without its stack axis; its first reset without a seed uses the one given here."""
 
-    def __init__(self, env: AtariVectorEnv, seed: int) -> None:
+    def __init__(self, env: AtariVectorEnv, seed: int, sticky: float = 0.0) -> None:
         super().__init__(env)
-        self._emulators = env
+        self._emulators, self._sticky = env, sticky
         self._seed: int | None = seed
         shape = env.single_observation_space.shape[1:]
         self.single_observation_space = gymnasium.spaces.Box(0, 255, shape, np.uint8)
@@ -236,6 +236,33 @@ class AtariVector(VectorWrapper):
         self._seed = None
         observations, info = self.env.reset(seed=chosen, options=options)  # type: ignore[arg-type]
         return observations[:, 0], info
+
+    def come_back(
+        self,
+        seeds: Int64[np.ndarray, "n"],
+        restarts: Int64[np.ndarray, "n"],
+        played: Sequence[Int64[np.ndarray, "t"]],
+    ) -> UInt8[np.ndarray, "n h w 3"] | None:
+        """To where games were that had begun anew so often, and had then played these actions; what they show there.
+
+        How an episode begins depends on its seed and on how many there were before it, not on what was played in them;
+        but with sticky actions, whose chance is drawn from the same source, it does, and there is no short way: None.
+        """
+        if self._sticky and restarts.any():
+            return None
+        longest = max(map(len, played))
+        waits = np.array([longest - len(own) for own in played])
+        view, _ = self.reset(seed=seeds.tolist())  # all of them, before some of them can
+        for t in range(longest + 1):
+            # Games of one vector move together, so who has less to play idles before it begins.
+            for turn in range(1 + max(restarts[waits == t], default=-1)):
+                beginning = (waits == t) & (restarts >= turn)
+                seed = seeds[beginning].tolist() if turn == 0 else None
+                view, _ = self.reset(seed=seed, options={"reset_mask": beginning})
+            if t < longest:
+                actions = [own[t - wait] if t >= wait else 0 for own, wait in zip(played, waits, strict=True)]
+                view = self.step(np.array(actions, np.int64))[0]
+        return view
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         """As gymnasium says; the rewards are scores gained, not clipped."""

@@ -78,6 +78,10 @@ class Pixels(nn.Module):
         values = frames.permute(0, 3, 1, 2)
         if self.low is not None and self.high is not None:
             values = values.clamp(self.low, self.high)
+        return self.standardised(values)
+
+    def standardised(self, values: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b 3 H W"]:
+        """Colours as the networks see them, bounds or none."""
         return (values - self.mean) / self.scale
 
     def colours(self, values: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b 3 H W"]:
@@ -130,7 +134,7 @@ class Pixels(nn.Module):
             before = torch.cat((ends[0], colours.narrow(axis, 0, count - 1)), axis)
             after = torch.cat((colours.narrow(axis, 1, count - 1), ends[1]), axis)
             colours = torch.lerp(colours, torch.where(by > 0, after, before), by.abs())
-        return (colours - self.mean) / self.scale
+        return self.standardised(colours)
 
     def decode(self, values: Float[Tensor, "b 3 H W"]) -> UInt8[Tensor, "b H W 3"]:
         """Back to something to look at."""

@@ -14,6 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from transporter.coords import to_pixels
 from transporter.errors import InputError
+from transporter.frames import one_frame
 
 # Chosen one by one, each as far as possible in CIELAB from all before it, under normal vision and under the three kinds
 # of colour blindness (the least of the four distances counts). So the first few are told apart by everybody.
@@ -144,9 +145,7 @@ def heatmaps(image: Picture, heatmaps: Float[np.ndarray, "k h w"], columns: int 
 
 
 def _checked(image: Picture) -> Picture:
-    if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
-        raise InputError(f"a frame must be uint8 (height, width, 3), not {image.dtype} {image.shape}")
-    return np.ascontiguousarray(image)
+    return np.ascontiguousarray(one_frame(image))
 
 
 def _enlarge(image: Picture, scale: int) -> Picture:

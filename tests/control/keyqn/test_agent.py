@@ -23,7 +23,7 @@ from transporter.control.keyqn.experiment import (
     seconds,
     settings,
 )
-from transporter.control.keyqn.measure import at_once, measure
+from transporter.control.keyqn.measure import at_once, keep, kept, measure, scores_file
 from transporter.control.keyqn.video import watch
 from transporter.control.stored import read_agent, write_agent
 from transporter.envs.atari import AtariEnv
@@ -34,7 +34,7 @@ from transporter.workers import cores
 
 CPU = Hardware(device="cpu")
 TINY = KeyQNConfig(
-    NetworkConfig(hidden=16, memory=8, thermometer=6),
+    NetworkConfig(hidden=16, memory=8, thermometer=6, ground=5),
     LearningConfig(updates=1, batch=2, burn_in=2, unroll=3),
     ProtocolConfig(interactions=60, first_updates=30, episodes=1),
 )
@@ -81,6 +81,38 @@ def test_an_environment_with_other_actions_is_refused(run: tuple[Run, Experiment
     agent = KeyQN.load(agent_file(run[0], "pong", 0), "cpu")
     with pytest.raises(InputError, match="6 actions"):
         agent.play(AtariEnv("breakout", 80))
+
+
+@pytest.mark.parametrize(
+    "seen", [np.zeros((80, 80), np.uint8), np.zeros((80, 80, 3), np.float32), np.zeros((4, 84, 84), np.uint8), None]
+)
+def test_what_is_no_frame_is_refused_in_words(run: tuple[Run, Experiment], seen: object) -> None:
+    agent = KeyQN.load(agent_file(run[0], "ms_pacman", 0), "cpu")
+    with pytest.raises(InputError, match=r"a frame must be \(H, W, 3\) uint8, not \("):
+        agent(seen)
+
+
+def test_frames_of_an_episode_have_one_size(run: tuple[Run, Experiment]) -> None:
+    agent = KeyQN.load(agent_file(run[0], "pong", 0), "cpu")
+    agent(np.zeros((80, 80, 3), np.uint8))
+    with pytest.raises(
+        InputError, match=r"begun with \(80, 80, 3\), and now there is \(210, 160, 3\): reset\(\) first"
+    ):
+        agent(np.zeros((210, 160, 3), np.uint8))
+    agent(np.zeros((80, 80, 3), np.uint8))  # and it goes on
+    agent.reset()
+    agent(np.zeros((210, 160, 3), np.uint8))
+
+
+def test_who_sees_objects_says_so(tmp_path: Path) -> None:
+    experiment = Experiment(("pong",), (0,), "objects", TINY)
+    run = Run.create(tmp_path / "run", settings(experiment))
+    assert learn(experiment, run, CPU)
+    agent = KeyQN.load(agent_file(run, "pong", 0), "cpu")
+    assert agent(np.zeros((3, 3))) in range(6)
+    for seen in (np.zeros((80, 80, 3), np.uint8), np.zeros((4, 3)), np.zeros(3), None, "pong"):
+        with pytest.raises(InputError, match="this agent sees true objects, 3 at most"):
+            agent(seen)
 
 
 @pytest.mark.parametrize("content", [b"", b"words, and no weights"])
@@ -137,8 +169,42 @@ def test_games_in_processes_of_their_own_end_as_they_do_here(tmp_path: Path) -> 
     told: list[int] = []
     there = measure(experiment, run, CPU, told.append, workers=2)
     assert list(there) == ["breakout", "seaquest"]
-    assert there == measure(experiment, run, CPU)
     assert told == sorted(told)
+    for name in there:
+        scores_file(run, name).unlink()
+    assert there == measure(experiment, run, CPU)
+
+
+def test_a_game_that_was_evaluated_is_not_played_again(tmp_path: Path) -> None:
+    config = dataclasses.replace(TINY, protocol=dataclasses.replace(TINY.protocol, evaluation_epsilon=1.0))
+    experiment = Experiment(("breakout", "seaquest"), (0,), "objects", config)
+    run = Run.create(tmp_path / "run", settings(experiment))
+    assert learn(experiment, run, CPU)
+
+    def stop(episodes: int) -> None:
+        if episodes == 2:  # of the second game
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(experiment, run, CPU, stop, workers=1)
+    assert not scores_file(run, "seaquest").exists()
+    breakout = dataclasses.replace(experiment, games=("breakout",))
+    keep(breakout, run, [[-7.0]])  # such as nobody plays
+    told: list[int] = []
+    scores = measure(experiment, run, CPU, told.append)
+    assert scores["breakout"] == [[-7.0]]
+    assert scores["seaquest"][0][0] >= 0
+    assert told == [2]
+
+    # What was changed since, and what others have scored, is played again.
+    whole = scores_file(run, "breakout").read_bytes()
+    for damaged in (whole.replace(b"-7.0", b"77.0"), whole[:-1], b"", b"[[-7.0]]"):
+        scores_file(run, "breakout").write_bytes(damaged)
+        assert kept(breakout, run) is None
+    scores_file(run, "breakout").write_bytes(whole)
+    assert kept(breakout, run) == [[-7.0]]
+    agent_file(run, "seaquest", 0).replace(agent_file(run, "breakout", 0))
+    assert kept(breakout, run) is None
 
 
 def test_figures_by_hand() -> None:
@@ -179,7 +245,7 @@ def test_settings_of_a_version_that_knew_less() -> None:
     config = KeyQNConfig(NetworkConfig(opinions=1, level_features=False), LearningConfig(priority=0.0))
     now = settings(Experiment(("pong",), (0,), "objects", config))
     then = copy.deepcopy(now)
-    del then["config"]["network"]["level_features"]
+    del then["config"]["network"]["level_features"], then["config"]["network"]["ground"]
     del then["config"]["network"]["opinions"], then["config"]["learning"]["priority"]
     assert of_today(then) == now
     assert of_today({"other": 1}) == {"other": 1}

@@ -1,6 +1,7 @@
 """The batched network against torch's own parts, one agent at a time."""
 
 import dataclasses
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,7 @@ from transporter.control.keyqn.observe import Objects, Pixels, observer, thermom
 from transporter.control.keyqn.weights import Layout, linear
 from transporter.control.lstm import unroll
 from transporter.control.replay import Before, Memory
+from transporter.models import pixels as models
 
 A, T, B, M = 2, 6, 3, 4
 SMALL = NetworkConfig(thermometer=4, speeds=0, hidden=8, memory=M)
@@ -175,11 +177,44 @@ def test_features_are_brought_to_the_size_of_the_rest_each_detectors_by_themselv
     """As they come they are forty times as large as places, and all that a network sees."""
     detectors = [Under(60, 20, -20, 20), Under(3, 1)]
     views = [torch.zeros(1, 4, 4, 3, dtype=torch.uint8)] * 2
-    plain, level = (observer("keypoints", detectors, level=level)(views).float() for level in (False, True))
+    plain, level = (
+        observer("keypoints", NetworkConfig(level_features=level), detectors)(views).float() for level in (False, True)
+    )
     assert plain[:, 0, 3:].tolist() == [[60, 20, -20, 20], [3, 1, 0, 0]]
     expected = torch.tensor([[2**0.5, 0.0, -(2**0.5), 0.0], [1.0, -1.0, 0.0, 0.0]])
     torch.testing.assert_close(level[:, 0, 3:], expected, atol=1e-3, rtol=0)
     assert torch.equal(plain[..., :3], level[..., :3])
+
+
+def test_the_ground_is_the_mean_of_each_part_of_a_frame_as_the_detector_standardises_it() -> None:
+    """Four by four pixels in two by two parts; blinkers keep a keypoint from what is new, not the ground."""
+    seen = Under(1, 1)
+    seen.pixels = models.Pixels(4, 4)
+    seen.pixels.fit(torch.full((3, 4, 4), 100.0), torch.full((3, 4, 4), 5.0), floor=0.0)
+    seen.pixels.keep_within(torch.full((3, 4, 4), 100.0), torch.full((3, 4, 4), 100.0))
+    config = dataclasses.replace(SMALL, ground=2, level_features=False)
+    eyes = observer("keypoints", config, [seen])
+    frame = torch.full((1, 4, 4, 3), 100, dtype=torch.uint8)
+    frame[0, 1, 2] = 120  # of the right upper part, one pixel is four deviations brighter
+    rows = eyes([frame])
+    assert rows.shape == (1, *eyes.row)
+    assert rows[0, -12:].tolist() == pytest.approx(3 * [0.0, math.asinh(1), 0.0, 0.0], abs=1e-3)
+    assert torch.equal(rows, eyes.rows(seen, frame))  # what Transporters in the loop renew a replay with
+
+    plain = observer("keypoints", dataclasses.replace(config, ground=0), [seen])
+    assert torch.equal(rows[:, :-12].view(1, *plain.row), plain([frame]))
+    inputs, without = eyes.inputs(config), plain.inputs(config)
+    read, keypoints = inputs.read(rows[None], rows[None]), without.read(plain([frame])[None], plain([frame])[None])
+    assert read.shape[-1] == inputs.width
+    assert torch.equal(read[..., : without.width], keypoints)
+    assert torch.equal(
+        read[..., without.width :], F.pad(rows[None, :, -12:].float(), (0, inputs.width - without.width - 12))
+    )
+
+    by = torch.full((1, 1, 1, 2, 2), 0.25)
+    moved = inputs.shifted(rows[None, None], by)
+    assert torch.equal(moved[..., :-12].unflatten(-1, plain.row), without.shifted(plain([frame])[None, None], by))
+    assert torch.equal(moved[..., -12:], rows[None, None, :, -12:].float())
 
 
 def test_motion_is_the_way_from_the_row_before() -> None:

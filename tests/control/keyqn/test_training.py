@@ -11,7 +11,7 @@ import torch
 import transporter
 from transporter.control.keyqn.config import KeyQNConfig, LearningConfig, NetworkConfig, ProtocolConfig
 from transporter.control.keyqn.evaluation import evaluate, play_at_random
-from transporter.control.keyqn.observe import Keypoints, Objects
+from transporter.control.keyqn.observe import Grounded, Keypoints, Objects
 from transporter.control.keyqn.training import Game, Training, explore, training
 from transporter.control.rollout import Arena, Moment
 from transporter.envs.atari import make_vector
@@ -116,9 +116,22 @@ def test_atari_goes_on_after_a_break_as_without_one(tmp_path: Path) -> None:
 
     def make() -> Training:
         game = Game("pong", (0, 1), 6, lambda count: make_vector("pong", count, 80, sticky=0.25))
-        return Training(small(130), [game], Keypoints([detector]), CPU)
+        return Training(small(130), [game], Grounded(Keypoints([detector]), 5), CPU)
 
     assert_no_trace_of_a_break(make, tmp_path, pause=80, end=130)
+
+
+def test_atari_goes_on_without_playing_all_of_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breakout at random is over after some two hundred steps: several games were, before the break."""
+    detector = transporter.load("breakout", "cpu")
+    config = dataclasses.replace(small(760), protocol=ProtocolConfig(760, first_updates=700, epsilon_steps=100_000))
+
+    def make() -> Training:
+        game = Game("breakout", (0, 1), 4, lambda count: make_vector("breakout", count, 80))
+        return Training(config, [game], Keypoints([detector]), CPU)
+
+    monkeypatch.setattr("transporter.control.rollout.Arena.again", None)
+    assert_no_trace_of_a_break(make, tmp_path, pause=720, end=760)
 
 
 def test_games_that_do_not_come_back_are_noticed(catch: Callable[..., Game], tmp_path: Path) -> None:

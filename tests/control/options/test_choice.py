@@ -11,6 +11,7 @@ from transporter.control.options.choice import (
     log_uniform,
     most_controllable,
     q_gap,
+    without_risk,
 )
 
 
@@ -21,6 +22,14 @@ def test_eq_2_is_the_mean_over_directions_of_max_minus_min() -> None:
     q[0, 1] = 7.0  # worth much, whatever one does
     assert q_gap(q).tolist() == [[1.5, 0.0]]
     assert most_controllable(q).tolist() == [0]
+
+
+def test_what_is_too_risky_is_left_out_whatever_it_is_worth() -> None:
+    q = torch.tensor([1.0, 2.0, 3.0]).expand(1, 2, 4, 3)
+    safety = torch.tensor([[-0.1, -0.25, -0.75]])  # the safest costs a life one time in ten
+    assert without_risk(q, safety, 0.25).argmax(-1).tolist() == [[[1] * 4] * 2]
+    assert without_risk(q, safety, 0.1).argmax(-1).tolist() == [[[0] * 4] * 2]
+    assert torch.equal(without_risk(q, safety[:, :0], 0.0), q)
 
 
 def test_an_option_lasts_t_steps_or_until_its_episode_ends() -> None:

@@ -16,7 +16,14 @@ def row(frames: int, speed: int, **more: Any) -> dict[str, Any]:
 ROWS = [
     row(10, 100),
     row(20, 300, returns={"actions": [0, 1], "options": [2, 2], "controllable": [0, 4]}, avatar=0.5, rooms=3),
-    row(30, 200, returns={"options": [3, 5], "controllable": [6, 10]}, avatar=0.75, rooms=2),
+    row(
+        30,
+        200,
+        returns={"options": [3, 5], "controllable": [6, 10]},
+        avatar=0.75,
+        rooms=2,
+        rooms_by_way={"options": 4, "controllable": 2},
+    ),
 ]
 
 
@@ -30,6 +37,7 @@ def test_figures_are_of_the_last_evaluation() -> None:
     found = figures(ROWS)
     assert (found["controllable mean"], found["controllable std"], found["controllable p50"]) == (8.0, 2.0, 8.0)
     assert (found["actions mean"], found["avatar"], found["rooms"], found["rooms, most"]) == (0.5, 0.75, 2.0, 3.0)
+    assert (found["options rooms"], found["controllable rooms"]) == (4.0, 2.0)
     assert found["frames per second"] == 200.0
     assert found["eyes swapped, last"] == 0.25
     assert figures([]) == {}

@@ -1,5 +1,7 @@
 """Returns of options by hand, and a learner that agrees with them."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -105,6 +107,60 @@ def test_the_loss_is_the_error_of_the_action_taken(replay: SequenceReplay) -> No
     ]
     assert found.total.item() == pytest.approx(float(np.mean(errors)), rel=1e-4)
     assert found.jumps.tolist() == [0.0]
+
+
+def test_what_is_known_of_lost_lives(replay: SequenceReplay) -> None:
+    """A life is lost at row 6, and at row 7 a game only begins anew, which costs nobody's; γ = 0.9, λ = 0."""
+    torch.manual_seed(0)
+    network = OptionsNet(dataclasses.replace(SMALL, caution=0.1), 8, keypoints=1, actions=3)
+    config = LearningConfig(batch=2, burn_in=1, unroll=3, discount=1e-9, foresight=0.9, trace=0.0)
+    learner = Learner(config, network, Corner(), replay)
+    for row, real in ((6, True), (7, False)):
+        no = torch.zeros(2)
+        replay.end(torch.tensor([row % 8]), Outcome(torch.full((2,), row % 3), no, no, torch.tensor([real] * 2)))
+    window = replay.sequences(torch.tensor([0]), torch.tensor([5]), config.length)  # row 5 is burnt in
+    q, _, safety = network(window.rows[0], window.before.first[0], Memory(*(m[0] for m in window.memory)), 1)
+    assert safety.shape == (4, 1, 3)
+    moved = torch.tensor([0.1, -0.1, 0.1, -0.1])
+    error = (q[0, 0, 0, :, 0] ** 2).sum() / 2 + (safety[0, 0, 0] + 1) ** 2 / 2  # of row 6: action 0, the end
+    safest = 0.9 * safety[3, 0].max()  # row 8: action 2, and life goes on
+    error = error + ((q[2, 0, 0, :, 2] - moved) ** 2).sum() / 2 + (safety[2, 0, 2] - safest) ** 2 / 2
+    assert learner.loss_of(window).total.item() == pytest.approx(error.item() / 2, rel=1e-4)
+
+
+@pytest.mark.parametrize(("caution", "after"), [(0.1, -0.2), (0.5, -0.6)], ids=["reckless", "as safe as any"])
+def test_nobody_is_warned_of_what_only_the_reckless_did_next(
+    replay: SequenceReplay, caution: float, after: float
+) -> None:
+    """Rows 6 and 7: action 0, then action 1, which loses the life and is known to be riskier by 0.4. γ = λ = 0.5."""
+    torch.manual_seed(0)
+    network = OptionsNet(dataclasses.replace(SMALL, caution=caution), 8, keypoints=1, actions=3)
+    with torch.no_grad():
+        network.head.weight.zero_()
+        network.head.bias.copy_(torch.tensor([*([0.0] * 12), -0.2, -0.6, -0.2]))
+    config = LearningConfig(batch=2, burn_in=1, unroll=2, discount=1e-9, foresight=0.5, trace=0.5)
+    learner = Learner(config, network, Corner(), replay)
+    no = torch.zeros(2)
+    replay.end(torch.tensor([7]), Outcome(torch.ones(2, dtype=torch.int64), no, no, no == 0))
+    window = replay.sequences(torch.tensor([0]), torch.tensor([5]), config.length)
+    of_options = 4 * 0.1**2 / 2  # row 6 moves the keypoint; at row 7 everything ends
+    of_life = ((-0.2 - 0.5 * after) ** 2 + (-0.6 + 1) ** 2) / 2  # row 6: what row 7 is worth; row 7: the end
+    assert learner.loss_of(window).total.item() == pytest.approx((of_options + of_life) / 2, rel=1e-4)
+
+
+def test_what_is_too_risky_is_worth_nothing_afterwards_either(replay: SequenceReplay) -> None:
+    """The best of what comes next is the best of what would be done."""
+    torch.manual_seed(0)
+    network = OptionsNet(dataclasses.replace(SMALL, caution=0.5), 8, keypoints=1, actions=3)
+    with torch.no_grad():
+        network.head.weight.zero_()
+        network.head.bias.copy_(torch.tensor([*([0.0, 1.0, 5.0] * 4), 0.0, -0.4, -0.6]))  # the best is too risky
+    config = LearningConfig(batch=2, burn_in=1, unroll=2, discount=0.5, trace=0.0, foresight=1e-9)
+    learner = Learner(config, network, Corner(), replay)
+    window = replay.sequences(torch.tensor([0]), torch.tensor([5]), config.length)  # rows 6, 7: actions 0, 1
+    moved = np.array([0.1, -0.1, 0.1, -0.1])
+    errors = [((mine - (moved + 0.5 * 1.0)) ** 2).sum() / 2 + life**2 / 2 for mine, life in ((0, 0), (1, -0.4))]
+    assert learner.loss_of(window).total.item() == pytest.approx(float(np.mean(errors)), rel=1e-4)
 
 
 def test_updates_teach_the_reward(replay: SequenceReplay) -> None:

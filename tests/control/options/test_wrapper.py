@@ -1,5 +1,6 @@
 """Options as actions of an environment, and an agent that comes back from its file."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,26 @@ def test_the_same_after_saving(agent: OptionsAgent, tmp_path: Path) -> None:
     assert np.array_equal(agent.detector(frame[None]), back.detector(frame[None]))
 
 
+def test_a_cautious_one_comes_back_as_cautious(agent: OptionsAgent, tmp_path: Path) -> None:
+    """Option 1 of keypoint 0 likes action 1, which is deadly, and nothing else: the first that is left is taken."""
+    config = dataclasses.replace(CONFIG, network=dataclasses.replace(CONFIG.network, caution=0.25))
+    network = OptionsNet(config.network, 16, keypoints=2, actions=3)
+    with torch.no_grad():
+        network.head.weight.zero_()
+        network.head.bias.copy_(torch.cat((agent.network.head.bias, torch.tensor([-0.1, -0.5, -0.2]))))
+    OptionsAgent(config, network, agent.detector, {}).save(tmp_path / "careful.safetensors")
+    careful = OptionsAgent.load(tmp_path / "careful.safetensors", "cpu")
+    frame = np.zeros((20, 20, 3), np.uint8)
+    chosen = [[int(of.player()(frame, 0, direction).best[0]) for direction in range(3)] for of in (agent, careful)]
+    assert chosen == [[0, 1, 2], [0, 0, 2]]
+
+
 def test_what_does_not_fit_is_refused(agent: OptionsAgent, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a frame must be \(H, W, 3\) uint8, not \(20, 20\)"):
+        agent.player()(np.zeros((20, 20), np.uint8))
+    for option in ((2, 0), (-5, 0), (0, 4), (0, -1), (1.5, 0)):
+        with pytest.raises(InputError, match="2 keypoints, 4 directions"):
+            agent.player()(np.zeros((20, 20, 3), np.uint8), *option)
     with pytest.raises(InputError, match="learnt with 3 actions, the environment has 2"):
         KeypointOptions(Two(), agent)
     with pytest.raises(InputError, match="options need RGB frames"):

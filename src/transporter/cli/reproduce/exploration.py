@@ -87,12 +87,13 @@ def publish(results: "dict[str, Json]", settings: OptionsConfig, given: Options)
     for game, result in results.items():
         f = result["figures"]
         spread = [f"{f[f'{way} mean']:.1f} ± {f[f'{way} std']:.1f}" for way in WAYS]
-        avatar, rooms = f.get("avatar"), f.get("rooms, most")
+        avatar, rooms = f.get("avatar"), [f.get(f"{way} rooms") for way in WAYS]
+        rooms[-1] = rooms[-1] or f.get("rooms, most")  # all that earlier versions said
         rows.append(
             [game, f"{f['frames'] / 1e6:.0f}", *spread, "–" if avatar is None else f"{avatar:.0%}",
-             "–" if rooms is None else f"{rooms:.0f}"]
+             ", ".join("?" if n is None else f"{n:.0f}" for n in rooms) if any(rooms) else "–"]
         )  # fmt: skip
-    heads = ["game", "million frames", *(TITLES[way] for way in WAYS), "on the avatar", "rooms"]
+    heads = ["game", "million frames", *(TITLES[way] for way in WAYS), "on the avatar", "rooms, by way"]
     table = markdown_table(heads, rows)
     figures = {
         f"{game}: {name}": value for game, result in results.items() for name, value in result["figures"].items()

@@ -8,6 +8,7 @@ import tyro
 
 from transporter.cli.given import Maybe, at_least, device_named, folder_named
 from transporter.cli.keyqn import Observation, carry_out, check_games, detectors_for, result_file
+from transporter.cli.reproduce.gathered import gathered, is_number, played
 from transporter.cli.reproduce.publish import into_docs
 from transporter.control.keyqn.config import KeyQNConfig
 from transporter.errors import InputError
@@ -36,6 +37,8 @@ class Options:
     """Folder for the run folders; what is there already is not made again."""
     gather: bool = False
     """Nothing is learnt or played: the table of these games and observations, from the JSON files that are in --out."""
+    more: Maybe[list[str]] = None
+    """With --gather: OBSERVATION=FILE, results of `transporter keyqn --json` with other seeds of some of the games."""
     docs: Maybe[Path] = None
     """Folder of a results.md that has the markers and gets the table."""
     video: int = 0
@@ -68,9 +71,9 @@ def keyqn(
     for name in observations:
         check_games(games, name)  # type: ignore[arg-type]
     if given.gather:
-        results = {name: measured(out / f"{name}.json", name, games) for name in observations}
-        check_alike(results)
-        return publish(games, results, out, given.docs)
+        return publish(games, gathered(out, observations, games, given.more or []), out, given.docs)
+    if given.more:
+        raise InputError("--more is for a table from files: say --gather, too")
     looking = any(name in ("keypoints", "points", "features") for name in observations)
     detectors = detectors_for(games, given.model or [], device) if looking else {}
     from transporter.control.keyqn.experiment import Experiment
@@ -89,30 +92,6 @@ def keyqn(
         results[name] = carry_out(experiment, path, hardware, 1_000, given.checkpoint_every, given.video)
         write_text(out / f"{name}.json", result_file(path).read_text(encoding="utf-8"))
     publish(games, results, out, given.docs)
-
-
-def measured(path: Path, name: str, games: list[str]) -> "Json":
-    """A result of before, of that observation, in which all games were played."""
-    from transporter.files import parse_json
-
-    try:
-        found = parse_json(path.read_bytes())
-        for game in games:
-            if not all(is_number(found["figures"][f"{game} {what}"]) for what in ("mean", "std")):
-                raise ValueError
-            played(found, game)
-        told = found["name"]
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is not a result of {', '.join(games)}") from error
-    if told != f"keyqn {name}":
-        raise InputError(f"{path} says that it is {told}, not keyqn {name}")
-    return found
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -1e300 < value < 1e300
 
 
 def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: Path) -> "Json":
@@ -139,25 +118,6 @@ def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: P
     return {"figures": made.figures, "scores": scores}
 
 
-def played(result: "Json", game: str) -> str:
-    """How many agents, and how many episodes of each."""
-    agents = result["scores"][game]
-    return f"{len(agents)} × {len(agents[0])}"
-
-
-def check_alike(results: "dict[str, Json]") -> None:
-    """What stands in one table was learnt in as many steps of the same games, and played in the same way."""
-    said: dict[str, tuple[str, object]] = {}
-    for name, result in results.items():
-        config = result.get("config")
-        protocol = config.get("protocol") if isinstance(config, dict) else None
-        for field in ("interactions", "sticky", "evaluation_epsilon"):
-            if isinstance(protocol, dict) and field in protocol:
-                other, value = said.setdefault(field, (name, protocol[field]))
-                if value != protocol[field]:
-                    raise InputError(f"not measured alike: {field} {value} in {other}, {protocol[field]} in {name}")
-
-
 def against_humans(games: list[str], scores: "Sequence[float | None]") -> str:
     """The mean of what is known of them, between random play at 0 and humans at 1."""
     from transporter.control.keyqn.scores import human_normalised
@@ -182,7 +142,11 @@ def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path 
         cells = [
             f"{mean:.1f} ± {result['figures'][f'{game} std']:.1f}" for game, mean in zip(games, means, strict=True)
         ]
-        rows.append([f"**ours, {name}** ({played(result, games[0])})", *cells, against_humans(games, means)])
+        counts = [played(result, game) for game in games]
+        usual = max(counts, key=counts.count)
+        others = (f"{game} {count}" for game, count in zip(games, counts, strict=True) if count != usual)
+        of = ", ".join((usual, *others))
+        rows.append([f"**ours, {name}** ({of})", *cells, against_humans(games, means)])
         figures = {figure: value for figure, value in result["figures"].items() if figure.split(" ")[0] in games}
         summary |= {f"{name}: {figure}": value for figure, value in figures.items() if is_number(value)}
     for agent in PUBLISHED:
@@ -190,7 +154,7 @@ def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path 
         cells = ["–" if score is None else f"{score:.1f}" for score in scores]
         rows.append([agent, *cells, against_humans(games, scores)])
     table = markdown_table(["agent", *games, "mean, human-normalised"], rows)
-    heads = ("command", "commit", "machine", "torch", "date", "seeds", "config")
+    heads = ("command", "commit", "machine", "torch", "date", "seeds", "config", "also")
     sources = {name: {head: result[head] for head in heads if head in result} for name, result in results.items()}
     Result("keyqn", summary, {}, {"observations": list(results)}, {"from": sources}).write(out / "summary.json")
     write_text(out / "table.md", table + "\n")

@@ -19,6 +19,7 @@ from transporter.control.keyqn.observe import Kind, observer
 from transporter.control.rollout import Moment
 from transporter.control.stored import read_agent, write_agent
 from transporter.errors import InputError
+from transporter.frames import one_frame
 from transporter.models.detector import Detector
 
 
@@ -47,8 +48,7 @@ class KeyQN:
         else:
             self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.weights = weights.to(self.device)
-        level = config.network.level_features
-        eyes = observer(kind, [detector] if detector else [], slots, depth, level=level)
+        eyes = observer(kind, config.network, [detector] if detector else [], slots, depth)
         legal = torch.arange(heads, device=self.device)[None] < actions
         self._network = QNetwork(config.network, eyes.inputs(config.network), legal)
         self._eyes = eyes
@@ -60,15 +60,30 @@ class KeyQN:
         """Forget everything: an episode begins."""
         self._actor = Actor(self._network, self._eyes, self.weights[None])
         self._first, self._action = True, 0
+        self._shape: tuple[int, ...] = ()
 
     def __call__(self, view: np.ndarray, reward: float = 0.0) -> int:
-        """The best action, given a frame (H, W, 3) and the reward that the action before has brought."""
+        """The best action, given a frame (H, W, 3), or true objects, and the reward that the action before brought."""
         learnt = np.sign(reward) if self.config.learning.clip_rewards else reward
         one = np.ones(1, np.float32)
-        moment = Moment([np.asarray(view)[None]], np.array([self._first]), one * float(learnt), one, one > 0, [])
+        seen = self._seen(view)
+        moment = Moment([seen[None]], np.array([self._first]), one * float(learnt), one, one > 0, [])
         self._action = int(self._actor(moment, np.array([self._action]), moment.reward)[0])
         self._first = False
         return self._action
+
+    def _seen(self, view: object) -> np.ndarray:
+        """What is shown, refused where this agent cannot make anything of it."""
+        if self.kind != "objects":
+            seen = one_frame(view)
+        elif isinstance(view, np.ndarray) and view.ndim == 2 and view.shape[1] == 3 and len(view) <= self.slots:
+            seen = view.astype(np.float32)
+        else:
+            raise InputError(f"this agent sees true objects, {self.slots} at most: an array (n, 3) of present, x, y")
+        if not self._first and seen.shape != self._shape:
+            raise InputError(f"an episode was begun with {self._shape}, and now there is {seen.shape}: reset() first")
+        self._shape = seen.shape
+        return seen
 
     def play(self, env: Any, episodes: int = 1, seed: int | None = None, epsilon: float = 0.001) -> list[float]:
         """Scores of full episodes. The environment takes care of frame-skip, and shows the frames after it."""

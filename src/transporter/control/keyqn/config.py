@@ -8,6 +8,7 @@ from typing import Any
 from transporter.errors import InputError
 
 MOST_OPINIONS = 16
+MOST_GROUND = 80  # as many parts as the shipped detectors' frames have pixels
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class NetworkConfig:
     motion: bool = True  # also how far each keypoint moved since the last frame (not in the paper)
     speeds: int = 20  # … thermometer-coded, too, by so many thresholds per axis
     level_features: bool = True  # to mean 0 and deviation 1: as they come, of up to 97, they drown places
+    ground: int = 0  # beside keypoints, the mean of so many by so many parts of the frame: what changes unmoved; 0: not
     align: int = 8  # a keypoint takes a multiple of so many inputs: a GPU is slow with rows of an odd width
     hidden: int = 256  # units of the layers before and after the memory
     memory: int = 128  # units of the LSTM (the paper's options agent, which sees pixels, has 256: §4.2.2)
@@ -28,13 +30,20 @@ class NetworkConfig:
 
     def __post_init__(self) -> None:
         counts = (self.thermometer, self.align, self.hidden, self.memory, self.opinions)
-        if min(counts) < 1 or self.speeds < 0 or self.bins < 0 or self.bins == 1 or not 0 < self.limit < math.inf:
+        if (
+            min(counts) < 1
+            or min(self.speeds, self.ground, self.bins) < 0
+            or self.bins == 1
+            or not 0 < self.limit < math.inf
+        ):
             raise InputError(
-                "thermometer, align, hidden, memory and opinions must be at least 1, speeds at least 0, "
+                "thermometer, align, hidden, memory and opinions must be at least 1, speeds and ground at least 0, "
                 "bins 0 or at least 2, limit above 0"
             )
         if self.opinions > MOST_OPINIONS:
             raise InputError(f"at most {MOST_OPINIONS} opinions, not {self.opinions}")
+        if self.ground > MOST_GROUND:
+            raise InputError(f"at most {MOST_GROUND} by {MOST_GROUND} parts of the ground, not {self.ground}")
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,7 @@ class LearningConfig:
     gamma_end: float = 0.99  # … and in the end (SPR; BBF, R2D2: 0.997)
     anneal: int = 10_000  # updates from start to end (BBF)
     reset_every: int = 40_000  # updates between resets of the last layers (SR-SPR: 40,000; BBF: 20,000)
-    reset_until: float = 0.85  # no reset after this share of the training: what was reset must learn again
+    reset_until: float = 0.5  # no reset after this share of the training: what was reset must learn again
     shrink: float = 0.8  # what the other layers keep at a reset; the rest is fresh (BBF: 0.5, on its encoder)
     clip_rewards: bool = True  # learn from the sign of a score (all of the agents above); never in evaluation
     rescale: bool = True  # learn h(Q), which brings large values closer (R2D2)
@@ -173,7 +182,9 @@ class KeyQNConfig:
         try:
             return cls(
                 # What earlier versions did not have, as they did without.
-                NetworkConfig(**{"opinions": 1, "speeds": 0, "align": 1, "level_features": False, **data["network"]}),
+                NetworkConfig(
+                    **{"opinions": 1, "speeds": 0, "align": 1, "level_features": False, "ground": 0, **data["network"]}
+                ),
                 LearningConfig(**{"priority": 0.0, "trace": 0.0, "jitter": 0.0, "cool": 0.0, **data["learning"]}),
                 ProtocolConfig(**data["protocol"]),
                 EyesConfig(**data.get("eyes", {})),  # version 0.1 had none

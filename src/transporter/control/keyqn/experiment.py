@@ -59,12 +59,12 @@ class Experiment:
 
     def observer(self) -> Observer:
         """For an arena with these games."""
-        if self.kind not in LOOKS:
-            return observer(self.kind, [], self.slots)
-        level = self.config.network.level_features
+        detectors: list[Detector] = []
         if self.in_loop:
-            return observer(self.kind, own_copies([self.detectors[name] for name, _ in self.agents]), level=level)
-        return observer(self.kind, [self.detectors[name] for name in self.games], level=level)
+            detectors = own_copies([self.detectors[name] for name, _ in self.agents])
+        elif self.kind in LOOKS:
+            detectors = [self.detectors[name] for name in self.games]
+        return observer(self.kind, self.config.network, detectors, self.slots)
 
     def training(self, hardware: Hardware) -> Training:
         return Training(self.config, self.make_games(), self.observer(), hardware, in_loop=self.in_loop)

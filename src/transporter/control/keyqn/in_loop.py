@@ -12,7 +12,7 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from transporter.control.keyqn.config import EyesConfig
-from transporter.control.keyqn.observe import Keypoints
+from transporter.control.keyqn.observe import Grounded, Keypoints
 from transporter.control.replay import SequenceReplay
 from transporter.errors import InputError
 from transporter.models.detector import Detector
@@ -31,7 +31,12 @@ class InLoop:
     """For each agent its frames, a Transporter in training, and the detector that it sees with, all of them its own."""
 
     def __init__(
-        self, config: EyesConfig, observer: Keypoints, replay: SequenceReplay, seeds: Sequence[int], hardware: Hardware
+        self,
+        config: EyesConfig,
+        observer: Keypoints | Grounded,
+        replay: SequenceReplay,
+        seeds: Sequence[int],
+        hardware: Hardware,
     ) -> None:
         """`observer` has a detector for each agent, which is changed here, in place."""
         self.config, self.observer, self.replay = config, observer, replay

@@ -1,12 +1,16 @@
 """What trained agents score: the evaluation episodes of a whole experiment, game by game.
 
 Games differ in length by far. On a GPU each is a process of its own, as many at once as there are cores, so that none
-waits for another and a game that is over costs nothing.
+waits for another and a game that is over costs nothing. What a game's agents scored is kept as soon as it is known:
+whoever is stopped goes on with the games that are left.
 """
 
 import dataclasses
 import gc
+import hashlib
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +24,7 @@ from transporter.control.keyqn.games import game
 from transporter.control.keyqn.network import QNetwork
 from transporter.control.keyqn.observe import observer
 from transporter.control.rollout import Arena
+from transporter.files import parse_json, sealed, unsealed, write_text
 from transporter.runs import Run
 from transporter.training.learner import Hardware
 from transporter.workers import advance, cores, side_by_side
@@ -38,7 +43,6 @@ class Task(NamedTuple):
     experiment: Experiment
     run: Run
     hardware: Hardware
-    cores: int  # for its emulators
 
 
 def measure(
@@ -51,28 +55,59 @@ def measure(
     """Scores of all agents' evaluation episodes; `workers` games at once, by default what `at_once` says."""
     alone = dataclasses.replace(experiment, detectors={})
     device = hardware.resolve()
-    workers = min(len(experiment.games), workers or at_once(len(experiment.games), device))
-    share = -(-cores() // workers)
-    tasks = [Task(dataclasses.replace(alone, games=(name,)), run, hardware, share) for name in experiment.games]
-    found: dict[str, list[list[float]]] = {}
-    if workers == 1:
+    own = [dataclasses.replace(alone, games=(name,)) for name in experiment.games]
+    tasks = [Task(each, run, hardware) for each in own if kept(each, run) is None]
+    each = len(experiment.seeds) * experiment.config.protocol.episodes
+    before = each * (len(own) - len(tasks))
+    workers = min(len(tasks), workers or at_once(len(tasks), device))
+    if workers <= 1:
         for number, task in enumerate(tasks):
-            before = number * len(experiment.seeds) * experiment.config.protocol.episodes
-            found |= play_one(task, lambda episodes, before=before: progress(before + episodes))  # type: ignore[misc]
-        return found
+            done = before + number * each
+            play_one(task, lambda episodes, done=done: progress(done + episodes))  # type: ignore[misc]
+    else:
+        if device.type == "cuda":  # what the training has left there is for those who play now
+            gc.collect()
+            torch.cuda.empty_cache()
 
-    def look(done: int) -> bool:
-        progress(done)
-        return False
+        def look(done: int) -> bool:
+            progress(before + done)
+            return False
 
-    if device.type == "cuda":  # what the training has left there is for those who play now
-        gc.collect()
-        torch.cuda.empty_cache()
-    for ended in side_by_side(_play_elsewhere, tasks, workers, look=look):
-        if ended.outcome is None:
-            raise EvaluationError(f"{ended.job.experiment.games[0]} could not be evaluated: {ended.error}")
-        found |= ended.outcome
-    return {name: found[name] for name in experiment.games}
+        for ended in side_by_side(_play_elsewhere, tasks, workers, look=look):
+            if ended.error:
+                raise EvaluationError(f"{ended.job.experiment.games[0]} could not be evaluated: {ended.error}")
+    found = {each.games[0]: kept(each, run) for each in own}
+    if missing := [name for name, scores in found.items() if scores is None]:
+        raise EvaluationError(
+            f"what was scored in {missing[0]} is not what was written: {scores_file(run, missing[0])}"
+        )
+    return {name: scores for name, scores in found.items() if scores is not None}
+
+
+def scores_file(run: Run, name: str) -> Path:
+    """Seed by seed, what the agents of a game scored in each episode."""
+    return run.path / "scores" / f"{name}.json"
+
+
+def keep(experiment: Experiment, run: Run, scores: list[list[float]]) -> None:
+    """What the agents of one game scored, sealed, and with what tells these agents from others."""
+    file = scores_file(run, experiment.games[0])
+    file.parent.mkdir(exist_ok=True)
+    write_text(file, json.dumps(sealed({"agents": _agents(experiment, run), "scores": scores})))
+
+
+def kept(experiment: Experiment, run: Run) -> list[list[float]] | None:
+    """That again; None where there is none, it is damaged, or it is of other agents: the game is to be played."""
+    try:
+        record = unsealed(parse_json(scores_file(run, experiment.games[0]).read_bytes()))
+        return record["scores"] if record["agents"] == _agents(experiment, run) else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _agents(experiment: Experiment, run: Run) -> list[str]:
+    """A digest of each one's file."""
+    return [hashlib.sha256(agent_file(run, *agent).read_bytes()).hexdigest()[:12] for agent in experiment.agents]
 
 
 def at_once(games: int, device: torch.device) -> int:
@@ -80,22 +115,22 @@ def at_once(games: int, device: torch.device) -> int:
     return min(games, cores()) if device.type == "cuda" else 1
 
 
-def play_one(task: Task, progress: Callable[[int], None] = lambda episodes: None) -> Scores:
-    """All episodes of the agents of one game, side by side, their networks batched."""
-    experiment, run, hardware, share = task
+def play_one(task: Task, progress: Callable[[int], None] = lambda episodes: None) -> None:
+    """All episodes of the agents of one game, side by side, their networks batched; into its file."""
+    experiment, run, hardware = task
     config, protocol, device = experiment.config, experiment.config.protocol, hardware.resolve()
     prepare(device)
     agents = [KeyQN.load(agent_file(run, *agent), str(device)) for agent in experiment.agents]
     copies = min(protocol.episodes, PLAYERS)
     first = agents[0]
     detectors = [agent.detector for agent in agents if agent.detector is not None]
-    level = config.network.level_features
-    seen = observer(experiment.kind, detectors, first.slots, first.depth, level=level)
+    seen = observer(experiment.kind, config.network, detectors, first.slots, first.depth)
     legal = torch.tensor([agent.actions for agent in agents], device=device)[:, None]
     legal = torch.arange(first.heads, device=device) < legal
     size = detectors[0].config.size if detectors else FRAME
     elsewhere = device.type == "cuda" or experiment.kind == "objects"  # a CPU gains nothing by film
-    processes = -(-share // len(agents)) if elsewhere else None
+    # Every game takes all cores: they share them, and whoever plays longest has them for itself in the end.
+    processes = -(-cores() // len(agents)) if elsewhere else None
     played = game(experiment.games[0], experiment.seeds, experiment.kind, size, protocol.sticky, processes)
     # Scores are those of whole games; but what was a new beginning in training is one for the memory here, too.
     arena = Arena([played.make(copies) for _ in agents], life_loss_ends=protocol.life_loss_ends)
@@ -114,10 +149,10 @@ def play_one(task: Task, progress: Callable[[int], None] = lambda episodes: None
         )
     finally:
         arena.close()
-    return {played.name: scores.tolist()}
+    keep(experiment, run, scores.tolist())
 
 
-def _play_elsewhere(task: Task) -> Scores:
+def _play_elsewhere(task: Task) -> None:
     said = 0
 
     def tell(episodes: int) -> None:
@@ -125,4 +160,4 @@ def _play_elsewhere(task: Task) -> Scores:
         advance(episodes - said)
         said = episodes
 
-    return play_one(task, tell)
+    play_one(task, tell)

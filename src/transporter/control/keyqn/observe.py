@@ -1,10 +1,11 @@
 """What an agent observes: an Observer makes a row of each view, and knows how a network reads rows.
 
 Rows are what the replay keeps: small, and the same for every game, with slots that stay empty where a game has fewer
-keypoints. Another observation is another Observer: keypoints with their features, either without the other, true
-objects, or the pixels themselves.
+keypoints. Another observation is another Observer: keypoints with their features, either without the other, on the
+ground they move on or without it, true objects, or the pixels themselves.
 """
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Literal, Protocol
@@ -90,6 +91,36 @@ class Keypoints:
         return Codes(self.row, config, coordinates=self.coordinates)
 
 
+class Grounded:
+    """Keypoints, and the ground they move on: what changes without moving, and so has no keypoint.
+
+    An igloo that is built, air that runs out, pills that are left. A row: the keypoints' own, flat, then the mean of
+    each of cells × cells parts of the frame, of pixels as the detector standardises them. Without its blinkers: what
+    random play never shows, such as the door of a finished igloo, is what must be seen.
+    """
+
+    def __init__(self, keypoints: Keypoints, cells: int) -> None:
+        self.keypoints, self.cells = keypoints, cells
+        self.detectors, self.slots, self.depth = keypoints.detectors, keypoints.slots, keypoints.depth
+        self.row, self.dtype = (math.prod(keypoints.row) + 3 * cells**2,), keypoints.dtype
+
+    def __call__(self, views: Sequence[UInt8[Tensor, "n H W 3"]]) -> Tensor:
+        work = [partial(self.rows, *pair) for pair in zip(self.detectors, views, strict=True)]
+        return torch.cat(together(work, views))
+
+    def rows(self, detector: Detector, frames: UInt8[Tensor, "n H W 3"]) -> Tensor:
+        return torch.cat((self.keypoints.rows(detector, frames).flatten(1), self.ground(detector, frames)), 1)
+
+    def ground(self, detector: Detector, frames: UInt8[Tensor, "n H W 3"]) -> Tensor:
+        """(n, 3 · cells²). A pixel that has never changed may be many deviations off when it does: asinh tames it."""
+        size = detector.config.size
+        values = detector.net.pixels.standardised(resize_tensor(frames, size, size).permute(0, 3, 1, 2))
+        return F.adaptive_avg_pool2d(values, self.cells).asinh().flatten(1).half()
+
+    def inputs(self, config: NetworkConfig) -> "GroundedCodes":
+        return GroundedCodes(self.keypoints.inputs(config), self.keypoints.row, self.row[0], config)
+
+
 class Objects:
     """True objects instead of keypoints. A view, as TruthObservation shows it: (n, objects, 3), present, x, y."""
 
@@ -142,6 +173,29 @@ class Codes:
         if self.spare:
             parts.append(torch.zeros_like(present).expand(*present.shape[:-1], self.spare))
         return torch.cat(parts, -1).flatten(2)
+
+
+class GroundedCodes:
+    """Codes of the keypoints, and the ground as it is."""
+
+    def __init__(self, codes: Codes, shape: tuple[int, ...], row: int, config: NetworkConfig) -> None:
+        self.codes, self.shape, self.split = codes, shape, math.prod(shape)
+        ground = row - self.split
+        self.spare = -ground % config.align
+        self.width, self.places, self.weights = codes.width + ground + self.spare, codes.places, codes.weights
+
+    def __call__(self, weights: Weights, read: Float[Tensor, "a n width"]) -> Float[Tensor, "a n width"]:
+        return self.codes(weights, read)
+
+    def shifted(self, rows: Float[Tensor, "a t b row"], by: Float[Tensor, "a #t b slots 2"]) -> Tensor:
+        return torch.cat((self.codes.shifted(self._keypoints(rows), by).flatten(-2), rows[..., self.split :]), -1)
+
+    def read(self, rows: Float[Tensor, "a n row"], earlier: Float[Tensor, "a n row"]) -> Float[Tensor, "a n width"]:
+        codes = self.codes.read(self._keypoints(rows), self._keypoints(earlier))
+        return torch.cat((codes, F.pad(rows[..., self.split :].float(), (0, self.spare))), -1)
+
+    def _keypoints(self, rows: Tensor) -> Tensor:
+        return rows[..., : self.split].unflatten(-1, self.shape)
 
 
 def thermometer(x: Float[Tensor, "*n"], levels: int) -> Float[Tensor, "*n levels"]:
@@ -233,21 +287,19 @@ def _convolve(blocks: Float[Tensor, "n y x c"], layers: Sequence[tuple[Tensor, T
 
 
 def observer(
-    kind: Kind, detectors: Sequence[Detector] = (), slots: int = 0, depth: int = 0, *, level: bool = True
+    kind: Kind, config: NetworkConfig, detectors: Sequence[Detector] = (), slots: int = 0, depth: int = 0
 ) -> Observer:
     """By name: keypoints and what is under them, points or features alone, true objects, pixels.
 
     `detectors`: one for each game, where the kind needs them; `slots`: room for so many keypoints or objects at least,
-    and `depth` for so many features of each, which `level` brings to mean 0 and deviation 1.
+    and `depth` for so many features of each.
     """
-    match kind:
-        case "keypoints":
-            return Keypoints(detectors, level=level, slots=slots, depth=depth)
-        case "points":
-            return Keypoints(detectors, features=False, slots=slots)
-        case "features":
-            return Keypoints(detectors, coordinates=False, level=level, slots=slots, depth=depth)
-        case "objects":
-            return Objects(slots)
-        case "pixels":
-            return Pixels()
+    if kind == "objects":
+        return Objects(slots)
+    if kind == "pixels":
+        return Pixels()
+    found = Keypoints(
+        detectors, coordinates=kind != "features", features=kind != "points", level=config.level_features,
+        slots=slots, depth=depth,
+    )  # fmt: skip
+    return Grounded(found, config.ground) if config.ground else found

@@ -4,6 +4,7 @@ Nobody waits: while an update goes on, the games move, and the next actions are 
 """
 
 import contextlib
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from transporter.control.keyqn.config import KeyQNConfig
 from transporter.control.keyqn.in_loop import InLoop
 from transporter.control.keyqn.learner import Learner
 from transporter.control.keyqn.network import QNetwork
-from transporter.control.keyqn.observe import Keypoints, Observer
+from transporter.control.keyqn.observe import Grounded, Keypoints, Observer
 from transporter.control.lstm import compiled, one_step
 from transporter.control.replay import Memory, SequenceReplay
 from transporter.control.rollout import Arena, Finished
@@ -82,7 +83,7 @@ class Training:
         self.arena = Arena([game.make(len(game.seeds)) for game in games], life_loss_ends=protocol.life_loss_ends)
         self.eyes: InLoop | None = None
         if in_loop:
-            assert isinstance(observer, Keypoints)
+            assert isinstance(observer, Keypoints | Grounded)
             self.eyes = InLoop(config.eyes, observer, self.replay, seeds, hardware)
         self.chance = [np.random.default_rng((seed, 0)) for seed in seeds]
         self.moment = self.arena.reset(self.seeds)
@@ -139,7 +140,7 @@ class Training:
     # State
 
     def checkpoint(self, **state: object) -> Checkpoint:
-        """All of it after an interaction: the games by the actions that lead to where they are."""
+        """All of it after an interaction: the games by the actions that led to where they are."""
         parts = {
             "learner": self.learner.tensors(),
             "replay": self.replay.tensors(self.count),
@@ -151,14 +152,15 @@ class Training:
         own: dict[str, Any] = {
             "updates": [self.learner.done, self.learner.since],
             "chance": [chance.bit_generator.state for chance in self.chance],
-            "shown": [int(np.asarray(view, np.float64).sum()) for view in self.moment.views],
+            "shown": self._shown(),
+            "place": self.arena.place(self.moment),
         }
         if self.eyes is not None:
             own["eyes"] = self.eyes.state()
         return Checkpoint(self.count, tensors, {**state, **json.loads(json.dumps(own))})
 
     def restore(self, saved: Checkpoint, progress: Callable[[int], None] = lambda step: None) -> None:
-        """Back to where it was saved; the games are played again, without anyone looking or learning."""
+        """Back to where it was saved; games are played again, as far as they must be, while nobody learns."""
         self.learner.restore(saved.part("learner."), *saved.state["updates"])
         self.replay.restore(saved.part("replay."))
         actor: dict[str, Tensor] = saved.part("actor.")
@@ -170,14 +172,27 @@ class Training:
         self.count = saved.step
         self.history[:, : self.count] = saved.tensors["history"].numpy()
         actions = self.history[:, : self.count].astype(np.int64)
+        self.actions = actions[:, -1] if self.count else self.actions
+        place = saved.state.get("place")  # which earlier versions did not keep
+        if self.eyes is None and place and (moment := self.arena.come_back(self.seeds, actions, place)):
+            self.moment = moment
+            if self._shows(saved.state["shown"]):
+                return
         for step, moment in enumerate(self.arena.again(self.seeds, actions)):
             self.moment = moment
             if self.eyes is not None and step < self.count:
                 self.eyes.see(step, [torch.from_numpy(view) for view in moment.views])
             progress(step)
-        self.actions = actions[:, -1] if self.count else self.actions
-        if [int(np.asarray(view, np.float64).sum()) for view in self.moment.views] != saved.state["shown"]:
+        if not self._shows(saved.state["shown"]):
             raise InputError("the games do not come back to where they were: another version of the emulator?")
+
+    def _shown(self) -> list[str]:
+        """What games show, in short."""
+        return [hashlib.sha256(np.ascontiguousarray(view).tobytes()).hexdigest() for view in self.moment.views]
+
+    def _shows(self, shown: list[str] | list[int]) -> bool:
+        """Whether games are where they were when that was kept; earlier versions kept sums."""
+        return shown in (self._shown(), [int(np.asarray(view, np.float64).sum()) for view in self.moment.views])
 
     def close(self) -> None:
         self.arena.close()

@@ -8,7 +8,7 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from transporter.control.gpu import Delivery
-from transporter.control.options.choice import KEEP, MOST, Drawn, most_controllable
+from transporter.control.options.choice import KEEP, MOST, Drawn, most_controllable, without_risk
 from transporter.control.options.network import OptionsNet
 from transporter.control.options.rewards import DIRECTIONS
 from transporter.control.replay import Outcome, SequenceReplay
@@ -73,11 +73,11 @@ class Actor:
             before = (self._at - 1) % self.replay.capacity
             self.replay.end(before, Outcome(action.long(), reward, discount, real))
             self.replay.see(self._at, view, first, self.memory)
-        q, memory = self.network(view[None], first[None], self.memory)
+        q, memory, safety = self.network(view[None], first[None], self.memory)
         most = most_controllable(q[0])
         asked = torch.where(keypoint == MOST, most, keypoint.long())
         option = torch.where(keypoint == KEEP, self.option, asked * len(DIRECTIONS) + direction.long())
-        values = q[0].flatten(1, 2)  # (n, 4k, a)
+        values = without_risk(q[0], safety[0], self.network.config.caution).flatten(1, 2)  # (n, 4k, a)
         chosen = values.gather(1, option[:, None, None].expand(-1, 1, values.shape[-1]))[:, 0]
         self._acted.copy_(torch.stack((chosen.argmax(-1), option, most)))
         for kept, new in zip((*self.memory, self.option), (*memory, option), strict=True):

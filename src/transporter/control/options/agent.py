@@ -13,13 +13,14 @@ import torch
 from jaxtyping import UInt8
 
 from transporter.control.options.actor import Acted, Actor
-from transporter.control.options.choice import KEEP, Drawn
+from transporter.control.options.choice import KEEP, MOST, Drawn
 from transporter.control.options.config import OptionsConfig
 from transporter.control.options.network import OptionsNet
+from transporter.control.options.rewards import DIRECTIONS
 from transporter.control.rollout import Moment
 from transporter.control.stored import read_agent, write_agent
 from transporter.errors import InputError
-from transporter.frames import resize
+from transporter.frames import one_frame, resize
 from transporter.models.detector import Detector
 
 ONE = np.ones(1, np.float32)
@@ -81,7 +82,10 @@ class Player:
 
     def __call__(self, frame: UInt8[np.ndarray, "h w 3"], keypoint: int = KEEP, direction: int = 0) -> Acted:
         """The action for this frame, by an option that begins here or goes on (KEEP); MOST: by Eq. 2."""
-        view = resize(np.asarray(frame), self._size, self._size)[None]
+        keypoints, directions = self.agent.network.keypoints, len(DIRECTIONS)
+        if keypoint not in (KEEP, MOST, *range(keypoints)) or direction not in range(directions):
+            raise InputError(f"no option {keypoint}, {direction}: {keypoints} keypoints, {directions} directions")
+        view = resize(one_frame(frame), self._size, self._size)[None]
         moment = Moment([view], np.array([self._first]), 0 * ONE, ONE, ONE > 0, [])
         self._first = False
         with torch.no_grad():

@@ -3,6 +3,7 @@
 from typing import Literal, NamedTuple
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
@@ -20,6 +21,18 @@ def q_gap(q: Float[Tensor, "*n k 4 a"]) -> Float[Tensor, "*n k"]:
 def most_controllable(q: Float[Tensor, "*n k 4 a"]) -> Int64[Tensor, "*n"]:
     """π_Qgap (Eq. 2): the keypoint to which actions matter most."""
     return q_gap(q).argmax(-1)
+
+
+def safe(safety: Float[Tensor, "*n a"], caution: float) -> Bool[Tensor, "*n a"]:
+    """Actions that cost a life no likelier than the safest, or by no more than `caution`."""
+    return safety >= safety.amax(-1, keepdim=True) - caution
+
+
+def without_risk(
+    q: Float[Tensor, "*n k 4 a"], safety: Float[Tensor, "*n a"], caution: float
+) -> Float[Tensor, "*n k 4 a"]:
+    """Q of safe actions, -∞ of the others; without caution, of all."""
+    return q.masked_fill(~safe(safety, caution)[..., None, None, :], -torch.inf) if caution else q
 
 
 class Drawn(NamedTuple):

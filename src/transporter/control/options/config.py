@@ -18,8 +18,13 @@ class NetworkConfig:
     """Units of the layer after them (Mnih et al. 2015)."""
     memory: int = 256
     """Units of the LSTM (the paper)."""
+    caution: float = 0.0
+    """Options leave out actions that are likelier to cost the life than the safest one, by more than this (0.1, say).
+    0, as in the paper: none is left out, and the quickest way down is a fall, to death or not."""
 
     def __post_init__(self) -> None:
+        if not 0 <= self.caution <= 1:
+            raise InputError("caution lies between 0 and 1")
         if not self.layers or min(self.hidden, self.memory, *(n for layer in self.layers for n in layer)) < 1:
             raise InputError("layers, hidden and memory must be at least 1")
 
@@ -44,6 +49,8 @@ class LearningConfig:
     """Cut traces where the next action was not greedy. What is greedy for one Q is not for 4K - 1 others: few stay."""
     jump: float = 0.5
     """A keypoint that goes farther in a step, in [-1, 1] units, has changed its object: no reward."""
+    foresight: float = 0.99
+    """With caution, γ of what is known of lost lives: a fall is over, and the life gone, some thirty steps later."""
     rate: float = 2e-4
     """Adam's (R2D2: 1e-4)."""
     epsilon: float = 1e-6
@@ -56,8 +63,8 @@ class LearningConfig:
     def __post_init__(self) -> None:
         if min(self.batch, self.unroll, self.every) < 1 or self.burn_in < 0:
             raise InputError("batch, unroll and every must be at least 1, burn_in at least 0")
-        if not (0 < self.discount < 1 and 0 <= self.trace <= 1):
-            raise InputError("the discount must lie between 0 and 1, the trace from 0 to 1")
+        if not (0 < self.discount < 1 and 0 < self.foresight < 1 and 0 <= self.trace <= 1):
+            raise InputError("discount and foresight must lie between 0 and 1, the trace from 0 to 1")
         if not all(0 < number < math.inf for number in (self.rate, self.epsilon, self.clip, self.jump)):
             raise InputError("rate, epsilon, clip and jump must be above 0, and finite")
         if not 0 <= self.target_rate <= 1:
@@ -127,9 +134,6 @@ class EyesConfig:
             raise InputError("rate is above 0, and finite; decay a share above 0; sigma_steps at least 0")
 
 
-WATCHED = "watched"  # in files of earlier versions: steps of one more game, whose truth was known
-
-
 @dataclass(frozen=True)
 class EvaluationConfig:
     """What is measured while it learns."""
@@ -192,11 +196,12 @@ class OptionsConfig:
         try:
             layers = tuple(tuple(layer) for layer in data["network"]["layers"])
             return cls(
-                NetworkConfig(**{**data["network"], "layers": layers}),
-                LearningConfig(**data["learning"]),
+                # What earlier versions did not have, as they did without; and what they had.
+                NetworkConfig(**{"caution": 0.0, **data["network"], "layers": layers}),
+                LearningConfig(**{"foresight": 0.99, **data["learning"]}),
                 ActingConfig(**data["acting"]),
                 EyesConfig(**data["eyes"]),
-                EvaluationConfig(**{n: v for n, v in data["evaluation"].items() if n != WATCHED}),
+                EvaluationConfig(**{n: v for n, v in data["evaluation"].items() if n != "watched"}),
             )
         except (KeyError, TypeError) as error:
             raise InputError(f"not an exploration this version knows: {error}") from error

@@ -58,7 +58,7 @@ def play(
         if "actions" in parts:
             taken[parts["actions"]] = chances[ways.index("actions")].integers(network.actions, size=each)
         if witness is not None:
-            witness.look(step, parts[witness.way], actor.pictures, acted.most, ~over)
+            witness.look(step, parts, actor.pictures, acted.most, ~over)
         moment = arena.step(taken)
         returns += np.where(over, 0, moment.reward)
         over[[finished.player for finished in moment.finished]] = True
@@ -74,20 +74,20 @@ def shares(ways: Sequence[Way], players: int) -> dict[Way, slice]:
 
 
 class Witness:
-    """Who plays one of the ways is looked at: whether the most controllable keypoint is the avatar, and in what rooms.
+    """Of one of the ways to play: whether the most controllable keypoint is the avatar. Of all: the rooms entered.
 
-    What games do not tell stays None: not all know their truth, and only Montezuma's Revenge has rooms.
+    What games do not tell nobody says: not all know their truth, and only Montezuma's Revenge has rooms.
     """
 
     def __init__(self, games: VectorEnv, way: Way, scene: Scene, eyes: Eyes, every: int) -> None:
         self.games, self.way, self.scene, self.eyes, self.every = games, way, scene, eyes, every
-        self._entered: set[int] = set()
+        self._entered: dict[Way, set[int]] = {}
         self._hits: list[Bool[np.ndarray, "n"]] = []
 
     def look(
         self,
         step: int,
-        part: slice,
+        parts: dict[Way, slice],
         pictures: Callable[[], Tensor],
         most: Int64[np.ndarray, "n"],
         playing: Bool[np.ndarray, "n"],
@@ -95,7 +95,9 @@ class Witness:
         """At those who play; frames in which the avatar is not there do not count."""
         ram, truth = (getattr(self.games, told, None) for told in ("ram", "truth"))
         if ram is not None and self.scene.name == "montezuma_revenge":
-            self._entered |= set(ram[part, ROOM][playing[part]].tolist())
+            for way, players in parts.items():
+                self._entered.setdefault(way, set()).update(ram[players, ROOM][playing[players]].tolist())
+        part = parts[self.way]
         if truth is None or step % self.every:
             return
         centres, present = (found[:, AVATAR] for found in truth(part))
@@ -110,9 +112,9 @@ class Witness:
         return float(hits.mean()) if len(hits) else None
 
     @property
-    def rooms(self) -> int | None:
-        """How many were entered."""
-        return len(self._entered) or None
+    def rooms(self) -> dict[Way, int]:
+        """How many were entered by those who play each way."""
+        return {way: len(entered) for way, entered in self._entered.items()}
 
 
 class Shown(NamedTuple):

@@ -14,7 +14,7 @@ from gymnasium.vector import VectorEnv
 from transporter import envs
 from transporter.control import stored
 from transporter.control.options.agent import OptionsAgent
-from transporter.control.options.config import WATCHED, OptionsConfig
+from transporter.control.options.config import OptionsConfig
 from transporter.control.options.evaluation import WAYS, Way, Witness, play
 from transporter.control.options.eyes import Eyes, Frozen, Learning, transporter
 from transporter.control.options.study import Study
@@ -200,8 +200,9 @@ def evaluate(experiment: Experiment, made: Exploring, *, first: bool) -> Json:
         steps, commit = c.evaluation.steps, c.acting.commit
         found = play(study.network, arena, ways, commit, steps, experiment.seed, study.capture, witness)
     returns = {way: [round(float(score), 3) for score in scores] for way, scores in found.items()}
-    avatar, rooms = (witness.avatar, witness.rooms) if witness else (None, None)
-    return {"returns": returns, "avatar": avatar, "rooms": rooms}
+    rooms = witness.rooms if witness else {}
+    told = {"avatar": witness.avatar if witness else None, "rooms": rooms.get(WAYS[-1])}
+    return {"returns": returns, **told, "rooms_by_way": rooms}
 
 
 def _agent(experiment: Experiment, made: Exploring) -> OptionsAgent:
@@ -246,6 +247,8 @@ def figures(rows: Sequence[Json]) -> dict[str, float]:
         flat |= {n: float(last_row[n]) for n in ("avatar", "rooms", "frames") if last_row[n] is not None}
         if (most := [row["rooms"] for row in measured if row["rooms"]]) != []:
             flat["rooms, most"] = float(max(most))
+        for row in measured:  # the newest that is known: random actions are measured once
+            flat |= {f"{way} rooms": float(rooms) for way, rooms in row.get("rooms_by_way", {}).items()}
     speeds = [row["frames_per_second"] for row in rows]
     if speeds:
         flat["frames per second"] = float(np.median(speeds))
@@ -263,7 +266,8 @@ def settings(experiment: Experiment) -> dict[str, Any]:
 def of_today(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings of a run folder, whichever version wrote them; how often it is looked at binds nobody."""
     found = stored.of_today(settings)
-    if not isinstance(config := found.get("config"), dict) or not isinstance(config.get("evaluation"), dict):
+    if "explore" not in found:
         return found
-    binds = {name: value for name, value in config["evaluation"].items() if name not in ("look_every", WATCHED)}
-    return {**found, "config": {**config, "evaluation": binds}}
+    config = OptionsConfig.from_json(found.get("config", {})).to_json()
+    del config["evaluation"]["look_every"]
+    return {**found, "config": config}

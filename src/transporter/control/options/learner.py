@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from transporter.control.options.choice import q_gap
+from transporter.control.options.choice import q_gap, safe, without_risk
 from transporter.control.options.config import LearningConfig
 from transporter.control.options.eyes import Eyes
 from transporter.control.options.network import OptionsNet
@@ -84,25 +84,53 @@ class Learner:
 
     def loss_of(self, window: Window) -> Loss:
         """Squared error of every Q-function, mean over states, sum over functions."""
-        c = self.config
+        c, caution = self.config, self.network.config.caution
         frames, first = window.rows[0], window.before.first[0]
         memory = Memory(*(part[0] for part in window.memory))
         action, _, discount, real = (part[0, c.burn_in :] for part in window.outcome)
-        q = self.network(frames, first, memory, c.burn_in).q
+        thought = self.network(frames, first, memory, c.burn_in)
+        q = thought.q
         with torch.no_grad():
-            judged = self.frozen(frames, first, memory, c.burn_in).q
+            judged = self.frozen(frames, first, memory, c.burn_in)
             shown = frames[c.burn_in :]
             points = self.eyes(shown.flatten(0, 1)).unflatten(0, shown.shape[:2])
             action, discount, real = action[:-1], discount[:-1], real[:-1]
-            lasts = real & (discount > 0)  # where an episode ends things are put elsewhere: no one moved them
+            lasts = real & (discount > 0)
+            # Where an episode ends things are put elsewhere: no one moved them.
             rewards = displacement_rewards(points[:-1], points[1:], c.jump) * lasts[..., None, None]
             taken = action[..., None, None, None].expand(*q[:-1].shape[:-1], 1)
-            greedy = q[:-1].argmax(-1) == taken[..., 0] if c.watkins else None
-            target = option_returns(rewards, c.discount * discount, judged[1:].amax(-1), c.trace, real, greedy)
+            greedy = without_risk(q, thought.safety, caution)[:-1].argmax(-1) == taken[..., 0] if c.watkins else None
+            values = without_risk(judged.q, judged.safety, caution)[1:].amax(-1)
+            target = option_returns(rewards, c.discount * discount, values, c.trace, real, greedy)
             jumps = (jumped(points[:-1], points[1:], c.jump) & lasts[..., None]).float().mean((0, 1))
         error = (q[:-1].gather(-1, taken)[..., 0] - target).square().sum((-1, -2)) / 2
+        if caution:
+            error = error + self._risk(thought.safety[:-1], judged.safety[1:], action, discount, real)
         count = real.sum().clamp_min(1)
         return Loss((error * real).sum() / count, count.float(), q_gap(q.detach()).mean((0, 1)), jumps)
+
+    def _risk(
+        self,
+        safety: Float[Tensor, "t b a"],
+        after: Float[Tensor, "t b a"],
+        action: Int64[Tensor, "t b"],
+        discount: Float[Tensor, "t b"],
+        real: Bool[Tensor, "t b"],
+    ) -> Float[Tensor, "t b"]:
+        """Squared error of what is known of lost lives: Q(λ) of one more reward, -1 where one is lost.
+
+        By the safest play afterwards: traces go on only along what is safe. Peng's, which follow whatever was played,
+        would blame a ledge for those who leapt from it, and leap and stay would look alike.
+        """
+        c = self.config
+        taken = action[..., None]
+        known = safety.gather(-1, taken)[..., 0]
+        with torch.no_grad():
+            lost = -(real & (discount == 0)).float()
+            prudent = safe(safety, self.network.config.caution).gather(-1, taken)[..., 0]
+            lost, best, prudent = (x[..., None, None] for x in (lost, after.amax(-1), prudent))  # as if of one option
+            target = option_returns(lost, c.foresight * discount, best, c.trace, real, prudent)[..., 0, 0]
+        return (known - target).square() / 2
 
     def _differentiate(self) -> None:
         window = self.replay.sequences(self.players, self.starts, self.config.length)

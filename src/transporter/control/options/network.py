@@ -1,4 +1,4 @@
-"""K × 4 Q-functions in one network: convolutions, an LSTM, a linear layer (§4.2.2)."""
+"""K × 4 Q-functions in one network: convolutions, an LSTM, a linear layer (§4.2.2); with caution, one more for life."""
 
 import math
 from collections.abc import Callable
@@ -23,6 +23,7 @@ class Thought(NamedTuple):
 
     q: Float[Tensor, "t b k 4 a"]  # of the rows that were not skipped
     memory: Memory  # (b, m), after the last row
+    safety: Float[Tensor, "t b a"]  # minus how likely each action is to cost the life, discounted; () without caution
 
 
 class OptionsNet(nn.Module):
@@ -52,7 +53,8 @@ class OptionsNet(nn.Module):
         self.gates = nn.Linear(config.hidden, 4 * config.memory)
         self.recall = nn.Parameter(torch.empty(config.memory, 4 * config.memory))
         nn.init.uniform_(self.recall, -1 / math.sqrt(config.memory), 1 / math.sqrt(config.memory))
-        self.head = nn.Linear(config.memory, keypoints * len(DIRECTIONS) * actions)
+        self.options = keypoints * len(DIRECTIONS) * actions  # outputs that they have; those for life come after them
+        self.head = nn.Linear(config.memory, self.options + (actions if config.caution else 0))
         with torch.no_grad():  # first guesses are larger than any displacement: gaps of nothing would outlast learning
             for weight in self.head.parameters():
                 weight.mul_(FAINT)
@@ -71,8 +73,9 @@ class OptionsNet(nn.Module):
         z = self._see(frames[skip:])
         z = z if burnt is None else torch.cat((burnt, z))
         recalled, after = unroll(z[None], self.recall[None], Memory(*(m[None] for m in memory)), first[None], skip)
-        q = self.head(recalled[0]).unflatten(-1, (self.keypoints, len(DIRECTIONS), self.actions))
-        return Thought(q, Memory(*(m[0] for m in after)))
+        values = self.head(recalled[0])
+        q = values[..., : self.options].unflatten(-1, (self.keypoints, len(DIRECTIONS), self.actions))
+        return Thought(q, Memory(*(m[0] for m in after)), values[..., self.options :])
 
     def _see(self, frames: UInt8[Tensor, "t b h w 3"]) -> Float[Tensor, "t b gates"]:
         """What frames add to the gates."""

@@ -1,0 +1,121 @@
+"""Results of agents as files have them: read, joined and compared, before they stand in one table."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transporter.errors import InputError
+
+if TYPE_CHECKING:
+    from transporter.runs import Json
+
+
+DETECTORS = "detectors learnt from"  # in a result's settings, by game
+
+
+def gathered(out: Path, observations: list[str], games: list[str], more: list[str]) -> "dict[str, Json]":
+    """What was measured of these observations, in the folder `out` and, for each OBSERVATION=FILE of `more`, there."""
+    results = {name: measured(out / f"{name}.json", name, games) for name in observations}
+    for given in more:
+        name, _, file = given.partition("=")
+        if name not in results or not file:
+            raise InputError(f"--more {given}: say OBSERVATION=FILE, of {', '.join(observations)}")
+        results[name] = joined(results[name], measured(Path(file), name), Path(file), games)
+    check_alike(results)
+    return results
+
+
+def measured(path: Path, name: str, games: list[str] | None = None) -> "Json":
+    """A result of before, of that observation, in which these games were played; None: whichever were."""
+    from transporter.files import parse_json
+
+    try:
+        found = parse_json(path.read_bytes())
+        games = games or list(found["scores"])
+        for game in games:
+            if not all(is_number(found["figures"][f"{game} {what}"]) for what in ("mean", "std")):
+                raise ValueError
+            played(found, game)
+        told = found["name"]
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is not a result of {', '.join(games or ['agents'])}") from error
+    if told != f"keyqn {name}":
+        raise InputError(f"{path} says that it is {told}, not keyqn {name}")
+    return found
+
+
+def joined(result: "Json", more: "Json", path: Path, games: list[str]) -> "Json":
+    """The same with more agents of some of these games, which learnt as its own did."""
+    from transporter.control.keyqn.experiment import figures
+
+    shared = [game for game in games if game in more["scores"]]
+    if not shared:
+        raise InputError(f"{path} has no scores of {', '.join(games)}")
+    ours, theirs = (_settings(each, shared) for each in (result, more))
+    if other := sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)):
+        raise InputError(f"{path}: its agents learnt with other settings: {other[0]}")
+    seeds = [_seeds(result, games[0], path), _seeds(more, shared[0], path)]
+    if both := set(seeds[0]) & set(seeds[1]):
+        raise InputError(f"{path}: seed {min(both)} is among the others already")
+    scores = {game: [*own, *(more["scores"][game] if game in shared else [])] for game, own in result["scores"].items()}
+    for game in shared:
+        if len({len(episodes) for episodes in scores[game]}) > 1:
+            raise InputError(f"{path}: its agents played {game} in another number of episodes")
+    also = [*result.get("also", []), {name: value for name, value in more.items() if name in ("command", "commit")}]
+    found = {**result["figures"], **figures(scores)}
+    return {
+        **result,
+        "figures": found,
+        "scores": scores,
+        "seeds": {"agents": sorted(seeds[0] + seeds[1])},
+        "also": also,
+    }
+
+
+def _settings(result: "Json", games: list[str]) -> dict[str, object]:
+    """By part and name; of detectors, those of these games."""
+    config = result.get("config")
+    flat: dict[str, object] = {}
+    for part, value in config.items() if isinstance(config, dict) else ():
+        for name, inner in value.items() if isinstance(value, dict) else (("", value),):
+            if part != DETECTORS or name in games:
+                flat[f"{part}.{name}"] = inner
+    return flat
+
+
+def _seeds(result: "Json", game: str, path: Path) -> list[int]:
+    """Of the agents of a result, as many as have scores."""
+    told = result.get("seeds")
+    seeds = told.get("agents") if isinstance(told, dict) else None
+    if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
+        raise InputError(f"{path} cannot be joined: the seeds of some agents are not known")
+    # Where more were joined before, some games have more agents than others.
+    if "also" not in result and len(seeds) != len(result["scores"][game]):
+        raise InputError(f"{path} cannot be joined: {len(seeds)} seeds, and scores of {len(result['scores'][game])}")
+    return seeds
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -1e300 < value < 1e300
+
+
+def played(result: "Json", game: str) -> str:
+    """How many agents, and how many episodes of each; ValueError where scores are no numbers."""
+    agents = result["scores"][game]
+    if not agents[0] or not all(is_number(score) for episodes in agents for score in episodes):
+        raise ValueError
+    return f"{len(agents)} × {len(agents[0])}"
+
+
+def check_alike(results: "dict[str, Json]") -> None:
+    """What stands in one table was learnt in as many steps of the same games, and played in the same way."""
+    said: dict[str, tuple[str, object]] = {}
+    for name, result in results.items():
+        config = result.get("config")
+        protocol = config.get("protocol") if isinstance(config, dict) else None
+        for field in ("interactions", "sticky", "evaluation_epsilon"):
+            if isinstance(protocol, dict) and field in protocol:
+                other, value = said.setdefault(field, (name, protocol[field]))
+                if value != protocol[field]:
+                    raise InputError(f"not measured alike: {field} {value} in {other}, {protocol[field]} in {name}")
