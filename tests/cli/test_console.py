@@ -83,6 +83,17 @@ def test_a_log_gets_a_plain_line_now_and_then_and_one_at_the_end(clock: Clock, c
     assert all("\r" not in line and "\x1b" not in line and "━" not in line for line in lines)
 
 
+def test_the_end_is_not_told_twice(clock: Clock, capsys) -> None:
+    """Work so slow that its last step is due for a line of its own."""
+    with bar("train sprites", 2, "steps") as shown:
+        for step in (1, 2):
+            clock.now += 60
+            shown.at(step)
+    assert [line.split(" steps")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "train sprites: 1/2", "train sprites: 2/2"
+    ]  # fmt: skip
+
+
 def test_work_that_fails_says_nothing_of_its_progress(capsys) -> None:
     with pytest.raises(ZeroDivisionError), bar("train", 10, "steps") as shown:  # noqa: PT012
         shown.at(1)

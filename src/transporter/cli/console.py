@@ -86,13 +86,13 @@ def bar(what: str, total: float | None, unit: str) -> Iterator[Bar]:
     else:
         plain = _Plain(what, total, unit)
         yield plain
-        plain.say()
+        plain.say()  # nothing, if the last that happened has a line already
 
 
 class _Plain(Bar):
     def __init__(self, what: str, total: float | None, unit: str) -> None:
         super().__init__(what, total, unit)
-        self._wait = FIRST_LINE
+        self._wait, self._said = FIRST_LINE, ""
         self._due = time.monotonic() + self._wait
 
     def at(self, done: float, note: str = "", total: float | None = None) -> None:
@@ -103,7 +103,9 @@ class _Plain(Bar):
             self._due = time.monotonic() + self._wait
 
     def say(self) -> None:
-        say(escape(str(self)))
+        if (line := str(self)) != self._said:
+            say(escape(line))
+        self._said = line
 
 
 def _clock(seconds: float) -> str:
