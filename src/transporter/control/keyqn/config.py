@@ -65,6 +65,7 @@ class LearningConfig:
     refit_every: int = 0  # instead: a whole copy every so many updates, as in neural fitted Q (Riedmiller 2005)
     trace: float = 0.95  # λ: returns go on while actions were near the best known now (Watkins, MEME); 0: n steps
     tolerance: float = 0.1  # near: less worse than this share of the mean worth of the best (MEME: 0.01, of each)
+    hope: bool = False  # they also go on where it went better than was thought (cf. Oh et al. 2018: lower bounds)
     steps_start: int = 10  # with trace 0: n after a reset (BBF) …
     steps_end: int = 10  # … and in the end (SPR; BBF: 3)
     gamma_start: float = 0.97  # discount after a reset (BBF) …
@@ -185,7 +186,9 @@ class KeyQNConfig:
                 NetworkConfig(
                     **{"opinions": 1, "speeds": 0, "align": 1, "level_features": False, "ground": 0, **data["network"]}
                 ),
-                LearningConfig(**{"priority": 0.0, "trace": 0.0, "jitter": 0.0, "cool": 0.0, **data["learning"]}),
+                LearningConfig(
+                    **{"priority": 0.0, "trace": 0.0, "hope": False, "jitter": 0.0, "cool": 0.0, **data["learning"]}
+                ),
                 ProtocolConfig(**data["protocol"]),
                 EyesConfig(**data.get("eyes", {})),  # version 0.1 had none
             )
