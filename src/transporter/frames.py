@@ -35,7 +35,10 @@ def area_weights(before: int, after: int, device: torch.device) -> Float[torch.T
 
 def one_frame(seen: object) -> UInt8[np.ndarray, "h w 3"]:
     """What someone else shows to a model as a frame, refused where it is none."""
-    frame = np.asarray(seen)
+    try:
+        frame = np.asarray(seen)
+    except ValueError:  # rows of unequal length
+        raise InputError("a frame must be (H, W, 3) uint8, and this is no array at all") from None
     if frame.ndim != 3 or frame.shape[-1] != 3 or frame.dtype != np.uint8 or 0 in frame.shape:
         raise InputError(f"a frame must be (H, W, 3) uint8, not {frame.shape} {frame.dtype}")
     return frame

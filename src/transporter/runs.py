@@ -197,7 +197,7 @@ class Run:
             except DamagedError as error:
                 if candidate.exists():  # or a newer one took its place while it was read: look again
                     self._damaged.add(candidate)
-                    self.warnings.append(f"{candidate.name} is damaged ({error}): going back to the one before")
+                    self.warnings.append(f"{candidate.name} is damaged ({error}): passed over")
         return None
 
 

@@ -50,6 +50,8 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], head: dict[str, str]) 
 
 def read_tensors(path: Path, what: str = "a file of weights") -> Stored:
     """Or an InputError that says what is wrong. Files of version 0.1 have no checksum, and are believed."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, not {what}")
     try:
         head, tensors = load_file(path)
     except FileNotFoundError:  # which is also what safetensors says of a file that may not be read

@@ -151,6 +151,7 @@ class ProtocolConfig:
     epsilon_steps: int = 5_000  # … reached after so many interactions, falling linearly from 1 (SPR: 2,001; DrQ: 5,000)
     sticky: float = 0.0  # probability that the emulator repeats the last action instead
     life_loss_ends: bool = True  # in training a lost life ends the episode; in evaluation only the memory begins anew
+    temperature: float = 0.0  # actions are drawn by softmax(worth / this): chance decides where little is at stake; 0: the best
     episodes: int = 100  # of evaluation
     evaluation_epsilon: float = 0.001  # share of random actions in evaluation (SPR, BBF)
 
@@ -159,6 +160,8 @@ class ProtocolConfig:
             raise InputError("interactions and episodes must be at least 1, first_updates and epsilon_steps at least 0")
         if not (0 <= self.epsilon_end <= 1 and 0 <= self.evaluation_epsilon <= 1 and 0 <= self.sticky <= 1):
             raise InputError("epsilon and sticky are shares between 0 and 1")
+        if not 0 <= self.temperature < math.inf:
+            raise InputError("temperature is at least 0")
 
     def epsilon(self, step: int) -> float:
         """Share of random actions at an interaction."""
@@ -189,7 +192,7 @@ class KeyQNConfig:
                 LearningConfig(
                     **{"priority": 0.0, "trace": 0.0, "hope": False, "jitter": 0.0, "cool": 0.0, **data["learning"]}
                 ),
-                ProtocolConfig(**data["protocol"]),
+                ProtocolConfig(**{"temperature": 0.0, **data["protocol"]}),
                 EyesConfig(**data.get("eyes", {})),  # version 0.1 had none
             )
         except (KeyError, TypeError) as error:
