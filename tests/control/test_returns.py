@@ -53,18 +53,6 @@ def test_watkins_cuts_a_trace_at_an_action_that_was_not_greedy() -> None:
     assert returns[0] == pytest.approx(1 + 0.5 * 11)
 
 
-def test_hope_follows_what_went_better_than_was_thought_whatever_led_there() -> None:
-    """Rewards 0, 0, 0, 9 along actions of which none was greedy; states are thought to be worth 1."""
-    rewards, values, cut = torch.tensor([0.0, 0, 0, 9]), torch.ones(4), torch.zeros(4)
-    assert q_lambda_returns(rewards, HALF, values, cut).tolist() == [0.5, 0.5, 0.5, 9.5]
-    assert q_lambda_returns(rewards, HALF, values, cut, torch.ones(4)).tolist() == [9.5 / 8, 9.5 / 4, 9.5 / 2, 9.5]
-    # Nothing is better than what was thought: the same as without hope.
-    assert q_lambda_returns(-rewards, HALF, values, cut, torch.ones(4)).tolist() == [0.5, 0.5, 0.5, -8.5]
-    # No further than an episode goes: nothing follows row 1.
-    ends = torch.tensor([1.0, 0, 1, 1])
-    assert q_lambda_returns(rewards, HALF, values, cut, ends).tolist() == [0.5, 0.5, 9.5 / 2, 9.5]
-
-
 def test_peng_with_trace_one_is_the_longest_n_step_return() -> None:
     generator = torch.Generator().manual_seed(0)
     rewards, discounts, values = (torch.rand(6, 3, generator=generator) for _ in range(3))

@@ -39,19 +39,15 @@ def q_lambda_returns(
     discounts: Float[Tensor, "t *b"],
     values: Float[Tensor, "t *b"],
     traces: Float[Tensor, "t *b"] | float,
-    hopeful: Float[Tensor, "t *b"] | None = None,
 ) -> Float[Tensor, "t *b"]:
     """G_t = r_t + γ_t [(1 - λ_t) v_{t+1} + λ_t G_{t+1}], where v = max Q; the last row has its value alone.
 
-    A constant λ is Peng's Q(λ); `watkins_traces` makes λ_t for Watkins's. `hopeful` is λ_t where what came after t was
-    better than v_{t+1}: what was reached once can be reached again, whichever action led there, if nothing is left to
-    chance.
+    A constant λ is Peng's Q(λ); `watkins_traces` makes λ_t for Watkins's.
     """
     traces = torch.as_tensor(traces, dtype=rewards.dtype, device=rewards.device).expand_as(rewards)
     later, results = values[-1], []
     for t in reversed(range(len(rewards))):
-        trace = traces[t] if hopeful is None else torch.where(later > values[t], hopeful[t], traces[t])
-        later = rewards[t] + discounts[t] * ((1 - trace) * values[t] + trace * later)
+        later = rewards[t] + discounts[t] * ((1 - traces[t]) * values[t] + traces[t] * later)
         results.append(later)
     return torch.stack(results[::-1])
 

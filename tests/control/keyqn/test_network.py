@@ -207,9 +207,8 @@ def test_the_ground_is_the_mean_of_each_part_of_a_frame_as_the_detector_standard
     read, keypoints = inputs.read(rows[None], rows[None]), without.read(plain([frame])[None], plain([frame])[None])
     assert read.shape[-1] == inputs.width
     assert torch.equal(read[..., : without.width], keypoints)
-    assert torch.equal(
-        read[..., without.width :], F.pad(rows[None, :, -12:].float(), (0, inputs.width - without.width - 12))
-    )
+    half = rows[None, :, -12:].float() / 2  # by the number of parts on a side: all of it weighs as much as one
+    assert torch.equal(read[..., without.width :], F.pad(half, (0, inputs.width - without.width - 12)))
 
     by = torch.full((1, 1, 1, 2, 2), 0.25)
     moved = inputs.shifted(rows[None, None], by)

@@ -1,7 +1,6 @@
 """Agents that learn: small games must be solved, memory must matter, and a break must leave no trace."""
 
 import dataclasses
-import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 import torch
 
 import transporter
-from transporter.control.keyqn.actor import drawn
 from transporter.control.keyqn.config import KeyQNConfig, LearningConfig, NetworkConfig, ProtocolConfig
 from transporter.control.keyqn.evaluation import evaluate, play_at_random
 from transporter.control.keyqn.observe import Grounded, Keypoints, Objects
@@ -62,11 +60,11 @@ def test_catching_is_learnt_and_what_is_out_of_sight_is_remembered(catch: Callab
     assert random.mean() < -0.4
 
 
-def small(interactions: int, opinions: int = 1, temperature: float = 0.0, **learning: object) -> KeyQNConfig:
+def small(interactions: int, opinions: int = 1, **learning: object) -> KeyQNConfig:
     return KeyQNConfig(
         NetworkConfig(hidden=16, memory=8, thermometer=6, bins=5, opinions=opinions),
         dataclasses.replace(LearningConfig(updates=1, batch=2, burn_in=2, unroll=3, anneal=50), **learning),  # type: ignore[arg-type]
-        ProtocolConfig(interactions=interactions, first_updates=40, epsilon_steps=100, temperature=temperature),
+        ProtocolConfig(interactions=interactions, first_updates=40, epsilon_steps=100),
     )
 
 
@@ -100,8 +98,8 @@ def assert_no_trace_of_a_break(make: Callable[[], Training], path: Path, pause: 
 
 @pytest.mark.parametrize("config", [
     small(1_130, reset_every=500),  # a reset after the break, too
-    small(1_130, reset_every=500, opinions=2, priority=0.5, temperature=0.1),
-], ids=["plain", "opinions, priorities and a temperature"])  # fmt: skip
+    small(1_130, reset_every=500, opinions=2, priority=0.5),
+], ids=["plain", "opinions and priorities"])  # fmt: skip
 def test_a_thousand_interactions_after_a_break_are_those_without_one(
     catch: Callable[..., Game], tmp_path: Path, config: KeyQNConfig
 ) -> None:
@@ -159,12 +157,3 @@ def test_exploration_takes_each_players_own_chance() -> None:
     drawn = [explore(best, 1.0, actions, chance) for chance in [[np.random.default_rng(s) for s in (0, 1)]] * 200]
     assert {int(a) for a, _ in drawn} == set(range(6))
     assert {int(b) for _, b in drawn} == {0, 1}
-
-
-def test_a_temperature_draws_actions_by_how_much_they_are_worth() -> None:
-    never = -1e9  # an action that the game does not have
-    logits = torch.tensor([[0.0, math.log(3), never], [0.0, never, never]]).expand(1_000, 2, 3)
-    luck = torch.linspace(0, 1, 1_000)  # 1 as well: a number just below it may be rounded to it
-    found = torch.stack([drawn(*both) for both in zip(logits, luck[:, None].expand(-1, 2), strict=True)])
-    assert found[:, 0].bincount().tolist() == pytest.approx([250, 750], abs=2)
-    assert found[:, 1].bincount().tolist() == [1_000]

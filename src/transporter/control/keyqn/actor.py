@@ -1,6 +1,5 @@
 """Acting: from what the games show to the best action of every player, their memories carried along."""
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
@@ -27,16 +26,14 @@ class Actor:
         copies: int = 1,
         replay: SequenceReplay | None = None,
         capture: bool = False,
-        temperature: float = 0.0,
     ) -> None:
         self.network, self.observer, self.weights, self.replay = network, observer, weights, replay
-        self.temperature = temperature
         device = weights.device
         self.at_once = (len(weights), 1, copies)  # agents, rows, players of each
         players = len(weights) * copies
         self.memory = network.nothing(copies)
         self.row = torch.zeros(players, *observer.row, dtype=observer.dtype, device=device)
-        self.chosen = torch.zeros(players, dtype=torch.int64, device=device)
+        self.best = torch.zeros(players, dtype=torch.int64, device=device)
         self.step = 0  # rows seen
         self._at = torch.zeros(1, dtype=torch.int64, device=device)
         self._delivery = Delivery(device)
@@ -45,23 +42,13 @@ class Actor:
         self._stream = torch.cuda.Stream(device, priority=-1) if capture else None
         self.follow()
 
-    def __call__(
-        self,
-        moment: Moment,
-        actions: Int64[np.ndarray, "n"],
-        reward: Float32[np.ndarray, "n"],
-        chance: Sequence[np.random.Generator] = (),
-    ) -> np.ndarray:
-        """Everyone's action, given the moment, and the action and reward (as learnt from) that led to it.
-
-        With a temperature one draw of each player's generator decides; without, none is made.
-        """
-        luck = np.array([each.random() for each in chance]) if self.temperature else np.zeros(len(actions))
+    def __call__(self, moment: Moment, actions: Int64[np.ndarray, "n"], reward: Float32[np.ndarray, "n"]) -> np.ndarray:
+        """Everyone's best action, given the moment, and the action and reward (as learnt from) that led to it."""
         with self._beside():
-            self._receive(moment, actions, reward, luck)
+            self._receive(moment, actions, reward)
             self._captured()
             self.step += 1
-            return self.chosen.cpu().numpy()
+            return self.best.cpu().numpy()
 
     @property
     def views(self) -> list[Tensor]:
@@ -76,15 +63,15 @@ class Actor:
     def _beside(self) -> AbstractContextManager[object]:
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
-    def _receive(self, moment: Moment, actions: np.ndarray, reward: np.ndarray, luck: np.ndarray) -> None:
-        told = np.stack((moment.first, actions, reward, moment.discount, moment.real, luck), 1, dtype=np.float32)
+    def _receive(self, moment: Moment, actions: np.ndarray, reward: np.ndarray) -> None:
+        told = np.stack((moment.first, actions, reward, moment.discount, moment.real), 1, dtype=np.float32)
         self._delivery((*moment.views, told))
         self._at.fill_(self.step)
 
     @torch.no_grad()
     def _act(self) -> None:
         *views, told = self._delivery.pictures()
-        first, action, reward, discount, real, luck = told.unbind(1)
+        first, action, reward, discount, real = told.unbind(1)
         first, action, real = first > 0, action.long(), real > 0
         rows = self.observer(views)
         earlier = torch.where(first.view(-1, *(1,) * len(self.observer.row)), rows, self.row)
@@ -97,10 +84,8 @@ class Actor:
         seen = (part.view(*self.at_once, *self.observer.row) for part in (rows, earlier))
         weights = self.network.layout.views(self.weights)
         thought = self.network(weights, self.network.read(*seen), before, self.memory)
-        q = thought.q.flatten(0, 2)
-        chosen = drawn(q / self.temperature, luck) if self.temperature else q.argmax(-1)
-        found = (*thought.memory, rows, chosen)
-        for kept, new in zip((*self.memory, self.row, self.chosen), found, strict=True):
+        found = (*thought.memory, rows, thought.q.argmax(-1).flatten())
+        for kept, new in zip((*self.memory, self.row, self.best), found, strict=True):
             kept.copy_(new)
 
     def restore(self, step: int, memory: Memory, row: Tensor) -> None:
@@ -108,10 +93,3 @@ class Actor:
         for kept, old in zip((*self.memory, self.row), (*memory, row), strict=True):
             kept.copy_(old)
         self.follow()
-
-
-def drawn(logits: Float[Tensor, "n actions"], luck: Float[Tensor, "n"]) -> Int64[Tensor, "n"]:
-    """An action for each player, by softmax; luck, from [0, 1), says which."""
-    below = logits.softmax(-1).cumsum(-1)
-    # Of the sum as it came out: where it is a little less than 1, luck could lead beyond the last action there is.
-    return (below < luck[:, None] * below[:, -1:]).sum(-1)

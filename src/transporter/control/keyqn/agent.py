@@ -52,15 +52,13 @@ class KeyQN:
         legal = torch.arange(heads, device=self.device)[None] < actions
         self._network = QNetwork(config.network, eyes.inputs(config.network), legal)
         self._eyes = eyes
-        self.chance = np.random.default_rng()  # decides only where it acts by temperature
         if self._network.layout.size != self.weights.numel():
             raise InputError(f"{self.weights.numel()} weights do not fit a network of {self._network.layout.size}")
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: an episode begins."""
-        temperature = self.config.protocol.temperature
-        self._actor = Actor(self._network, self._eyes, self.weights[None], temperature=temperature)
+        self._actor = Actor(self._network, self._eyes, self.weights[None])
         self._first, self._action = True, 0
         self._shape: tuple[int, ...] = ()
 
@@ -70,7 +68,7 @@ class KeyQN:
         one = np.ones(1, np.float32)
         seen = self._seen(view)
         moment = Moment([seen[None]], np.array([self._first]), one * float(learnt), one, one > 0, [])
-        self._action = int(self._actor(moment, np.array([self._action]), moment.reward, [self.chance])[0])
+        self._action = int(self._actor(moment, np.array([self._action]), moment.reward)[0])
         self._first = False
         return self._action
 
@@ -91,7 +89,7 @@ class KeyQN:
         """Scores of full episodes. The environment takes care of frame-skip, and shows the frames after it."""
         if getattr(env.action_space, "n", None) != self.actions:
             raise InputError(f"this agent has {self.actions} actions, the environment {env.action_space}")
-        self.chance = chance = np.random.default_rng(seed)
+        chance = np.random.default_rng(seed)
         scores = []
         for _ in range(episodes):
             self.reset()

@@ -65,7 +65,6 @@ class LearningConfig:
     refit_every: int = 0  # instead: a whole copy every so many updates, as in neural fitted Q (Riedmiller 2005)
     trace: float = 0.95  # λ: returns go on while actions were near the best known now (Watkins, MEME); 0: n steps
     tolerance: float = 0.1  # near: less worse than this share of the mean worth of the best (MEME: 0.01, of each)
-    hope: bool = False  # they also go on where it went better than was thought (cf. Oh et al. 2018: lower bounds)
     steps_start: int = 10  # with trace 0: n after a reset (BBF) …
     steps_end: int = 10  # … and in the end (SPR; BBF: 3)
     gamma_start: float = 0.97  # discount after a reset (BBF) …
@@ -151,7 +150,6 @@ class ProtocolConfig:
     epsilon_steps: int = 5_000  # … reached after so many interactions, falling linearly from 1 (SPR: 2,001; DrQ: 5,000)
     sticky: float = 0.0  # probability that the emulator repeats the last action instead
     life_loss_ends: bool = True  # in training a lost life ends the episode; in evaluation only the memory begins anew
-    temperature: float = 0.0  # actions are drawn by softmax(worth / this): chance decides where little is at stake; 0: the best
     episodes: int = 100  # of evaluation
     evaluation_epsilon: float = 0.001  # share of random actions in evaluation (SPR, BBF)
 
@@ -160,8 +158,6 @@ class ProtocolConfig:
             raise InputError("interactions and episodes must be at least 1, first_updates and epsilon_steps at least 0")
         if not (0 <= self.epsilon_end <= 1 and 0 <= self.evaluation_epsilon <= 1 and 0 <= self.sticky <= 1):
             raise InputError("epsilon and sticky are shares between 0 and 1")
-        if not 0 <= self.temperature < math.inf:
-            raise InputError("temperature is at least 0")
 
     def epsilon(self, step: int) -> float:
         """Share of random actions at an interaction."""
@@ -189,10 +185,8 @@ class KeyQNConfig:
                 NetworkConfig(
                     **{"opinions": 1, "speeds": 0, "align": 1, "level_features": False, "ground": 0, **data["network"]}
                 ),
-                LearningConfig(
-                    **{"priority": 0.0, "trace": 0.0, "hope": False, "jitter": 0.0, "cool": 0.0, **data["learning"]}
-                ),
-                ProtocolConfig(**{"temperature": 0.0, **data["protocol"]}),
+                LearningConfig(**{"priority": 0.0, "trace": 0.0, "jitter": 0.0, "cool": 0.0, **data["learning"]}),
+                ProtocolConfig(**data["protocol"]),
                 EyesConfig(**data.get("eyes", {})),  # version 0.1 had none
             )
         except (KeyError, TypeError) as error:

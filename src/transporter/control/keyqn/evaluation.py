@@ -24,7 +24,6 @@ def evaluate(
     epsilon: float,
     episodes: int,
     *,
-    temperature: float = 0.0,
     learnt_from: Callable[[np.ndarray], np.ndarray] = np.sign,
     capture: bool = False,
     progress: Callable[[int], None] = lambda finished: None,
@@ -34,10 +33,10 @@ def evaluate(
     legal = np.repeat(network.legal.sum(1).cpu().numpy(), copies)
     own = _seeds(seeds, copies)
     chance = [np.random.default_rng((int(seed), 1)) for seed in own]
-    actor = Actor(network, observer, weights, copies, capture=capture, temperature=temperature)
+    actor = Actor(network, observer, weights, copies, capture=capture)
 
     def choose(moment: Moment, actions: np.ndarray) -> np.ndarray:
-        return explore(actor(moment, actions, learnt_from(moment.reward), chance), epsilon, legal, chance)
+        return explore(actor(moment, actions, learnt_from(moment.reward)), epsilon, legal, chance)
 
     return _play(arena, own, choose, (len(weights), episodes), progress)
 

@@ -151,8 +151,7 @@ class Learner:
             if c.trace:
                 near = near_best(taken, q.amax(-1), c.tolerance).movedim(1, 0)
                 traces = watkins_traces(c.trace, near & goes_on)[:-1]  # none goes on through a row without an action
-                hopeful = watkins_traces(c.trace, goes_on)[:-1] if c.hope else None
-                returns = q_lambda_returns(rewards[:-1], discounts[:-1], values[1:], traces, hopeful)
+                returns = q_lambda_returns(rewards[:-1], discounts[:-1], values[1:], traces)
             else:
                 most = max(c.steps_start, c.steps_end)
                 returns = n_step_returns(rewards[:-1], discounts[:-1], values[1:], self.steps, goes_on[:-1], most)

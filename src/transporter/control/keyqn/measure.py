@@ -143,7 +143,6 @@ def play_one(task: Task, progress: Callable[[int], None] = lambda episodes: None
             experiment.seeds,
             protocol.evaluation_epsilon,
             protocol.episodes,
-            temperature=protocol.temperature,
             learnt_from=np.sign if config.learning.clip_rewards else lambda reward: reward,
             capture=hardware.graph and device.type == "cuda",
             progress=progress,

@@ -118,7 +118,7 @@ class Grounded:
         return F.adaptive_avg_pool2d(values, self.cells).asinh().flatten(1).half()
 
     def inputs(self, config: NetworkConfig) -> "GroundedCodes":
-        return GroundedCodes(self.keypoints.inputs(config), self.keypoints.row, self.row[0], config)
+        return GroundedCodes(self.keypoints.inputs(config), self.keypoints.row, self.cells, config)
 
 
 class Objects:
@@ -176,11 +176,11 @@ class Codes:
 
 
 class GroundedCodes:
-    """Codes of the keypoints, and the ground as it is."""
+    """Codes of the keypoints, and the ground, all of it together as large as one of its parts: else places drown."""
 
-    def __init__(self, codes: Codes, shape: tuple[int, ...], row: int, config: NetworkConfig) -> None:
-        self.codes, self.shape, self.split = codes, shape, math.prod(shape)
-        ground = row - self.split
+    def __init__(self, codes: Codes, shape: tuple[int, ...], cells: int, config: NetworkConfig) -> None:
+        self.codes, self.shape, self.split, self.cells = codes, shape, math.prod(shape), cells
+        ground = 3 * cells**2
         self.spare = -ground % config.align
         self.width, self.places, self.weights = codes.width + ground + self.spare, codes.places, codes.weights
 
@@ -192,7 +192,7 @@ class GroundedCodes:
 
     def read(self, rows: Float[Tensor, "a n row"], earlier: Float[Tensor, "a n row"]) -> Float[Tensor, "a n width"]:
         codes = self.codes.read(self._keypoints(rows), self._keypoints(earlier))
-        return torch.cat((codes, F.pad(rows[..., self.split :].float(), (0, self.spare))), -1)
+        return torch.cat((codes, F.pad(rows[..., self.split :].float() / self.cells, (0, self.spare))), -1)
 
     def _keypoints(self, rows: Tensor) -> Tensor:
         return rows[..., : self.split].unflatten(-1, self.shape)

@@ -79,10 +79,7 @@ class Training:
         )
         playing = max(0, protocol.interactions - self._warm_up)
         self.learner = Learner(learning, self.network, self.replay, seeds, playing * learning.updates, capture)
-        self.actor = Actor(
-            self.network, observer, self.learner.playing, replay=self.replay, capture=capture,
-            temperature=protocol.temperature,
-        )  # fmt: skip
+        self.actor = Actor(self.network, observer, self.learner.playing, replay=self.replay, capture=capture)
         self.arena = Arena([game.make(len(game.seeds)) for game in games], life_loss_ends=protocol.life_loss_ends)
         self.eyes: InLoop | None = None
         if in_loop:
@@ -102,7 +99,7 @@ class Training:
     def steps(self) -> Iterator[Step]:
         """Interactions from here to the last."""
         while self.count < self.config.protocol.interactions:
-            best = self.actor(self.moment, self.actions, self._learnt_from(self.moment.reward), self.chance)
+            best = self.actor(self.moment, self.actions, self._learnt_from(self.moment.reward))
             self.actions = self._explore(best)
             self.arena.send(self.actions)
             self.history[:, self.count] = self.actions

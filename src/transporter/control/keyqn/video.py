@@ -25,7 +25,6 @@ def watch(agent: KeyQN, name: str, seed: int, size: int, most: int) -> Iterator[
     env = TruthObservation(game) if agent.kind == "objects" else game
     view, info = env.reset(seed=seed)
     agent.reset()
-    agent.chance = np.random.default_rng(seed)
     score, reward = 0.0, 0.0
     for _ in range(most):
         yield Shown(game.render(), _points(agent, view), score)
