@@ -7,6 +7,7 @@ from a real file or with `python -m`, not from standard input.
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from transporter.errors import InputError
@@ -63,6 +65,15 @@ def advance(by: int) -> None:
 def cores() -> int:
     """That this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def free_memory() -> int:
+    """Bytes of main memory that can be had without swapping; where the system does not say, more than anyone asks."""
+    try:
+        told = Path("/proc/meminfo").read_text(encoding="ascii").split("MemAvailable:")[1]
+        return 1024 * int(told.split()[0])
+    except (OSError, IndexError, ValueError):
+        return sys.maxsize
 
 
 def side_by_side(

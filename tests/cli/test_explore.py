@@ -74,6 +74,10 @@ def test_it_stops_when_asked_and_goes_on_for_longer(stopped, forked, tmp_path: P
         ("explore pong --json /", "/ is a folder: name a file"),
         ("explore pong --model nowhere", "nowhere is neither a shipped model"),
         ("explore pong --acting.replay 1000", "a replay of 1,000 steps is too small for 256 players"),
+        (
+            "explore pong --acting.replay 90000000000",
+            "a replay of 90,000,000,000 steps does not fit this memory: at most",
+        ),
         ("explore pong --learning.rate -1", "rate, epsilon, clip and jump must be above 0, and finite"),
         ("explore pong --learning.clip nan", "rate, epsilon, clip and jump must be above 0, and finite"),
         ("explore pong --learning.target-rate nan", "target_rate lies between 0 and 1"),

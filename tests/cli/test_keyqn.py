@@ -42,6 +42,10 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
     scores = [json.loads((tmp_path / name / "keyqn.json").read_text())["scores"] for name in ("whole", "run")]
     assert scores[0] == scores[1]
 
+    (tmp_path / "run" / "keyqn.json").write_text('{"figures": {}')  # damaged: made again from the scores
+    assert transporter(*command, "--out", "run", cwd=tmp_path).code == 0
+    assert json.loads((tmp_path / "run" / "keyqn.json").read_text())["scores"] == scores[0]
+
 
 @pytest.mark.parametrize(
     ("command", "line"),
@@ -65,6 +69,10 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
         ("keyqn pong --learning.shrink 2", "target_rate and shrink lie between 0 and 1"),
         ("keyqn pong --learning.priority 2", "priority and correction lie between 0 and 1"),
         ("keyqn pong --observation pixels --learning.jitter 0.1", "jitter is of places: pixels have none"),
+        ("keyqn pong --observation pixels --network.ground 4", "ground is seen beside keypoints: pixels have none"),
+        ("keyqn pong --learning.reset-until nan", "jitter, cool and reset_until lie between 0 and 1"),
+        ("keyqn pong --model pong=pong pong=breakout", "--model names one detector for each game"),
+        ("keyqn pong --model pong=", "--model names one detector for each game"),
         ("keyqn pong --network.opinions 100000000", "at most 16 opinions"),
         ("keyqn pong --model pong --observation objects", "agents that see objects have none"),
         ("keyqn pong --in-loop --observation pixels", "pixels have no detector to teach"),
@@ -75,6 +83,8 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
         ("reproduce keyqn --observations points,points", "name observations, each once"),
         ("reproduce keyqn --gather", "keypoints.json cannot be read: No such file or directory"),
         ("reproduce keyqn --games tetris", "no model of tetris is shipped"),
+        ("reproduce keyqn --games pong --out /dev/null/x", "/dev/null"),
+        ("reproduce keyqn --games pong --docs /dev/null", "/dev/null is a file: name a folder"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(refused, command: str, line: str) -> None:
@@ -168,10 +178,10 @@ def test_a_table_of_some_games_has_figures_of_those(forked, tmp_path: Path) -> N
 
 
 def test_more_agents_of_some_games_stand_in_the_same_row(forked, tmp_path: Path) -> None:
-    """Pong by seeds 0 and 1, Breakout by seed 2 as well: 3, 5 and 10 points on average."""
+    """Pong by seeds 3 and 1, Breakout by seed 2 as well: 3, 5 and 10 points on average."""
     scores = {"pong": [[1.0, 2.0], [3.0, 4.0]], "breakout": [[3.0, 3.0], [4.0, 6.0]]}
     numbers = {f"{game} {what}": 1.0 for game in scores for what in ("mean", "std")}
-    whole = result("points") | {"scores": scores, "figures": numbers, "seeds": {"agents": [0, 1]}}
+    whole = result("points") | {"scores": scores, "figures": numbers, "seeds": {"agents": [3, 1]}}
     whole["config"]["detectors learnt from"] = {"pong": {"frames": 1}, "breakout": {"frames": 2}}
     own = {**whole["config"], "detectors learnt from": {"breakout": {"frames": 2}}}
     more = whole | {
@@ -188,8 +198,10 @@ def test_more_agents_of_some_games_stand_in_the_same_row(forked, tmp_path: Path)
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["figures"]["points: breakout mean"] == 6.0
     assert summary["figures"]["points: breakout seed 2"] == 10.0
+    assert summary["figures"]["points: breakout seed 3"] == 3.0
+    assert summary["figures"]["points: pong seed 1"] == 3.5
     assert summary["from"]["points"]["also"] == [{"command": "transporter keyqn"}]
-    assert summary["from"]["points"]["seeds"] == {"agents": [0, 1, 2]}
+    assert summary["from"]["points"]["seeds"] == {"agents": [3, 1, 2]}
     words = (tmp_path / "table.md").read_text()
     assert "**ours, points** (3 × 2, pong 2 × 2) | 6.0 ± 3.6 | 2.5 ± 1.4 |" in words
 
@@ -200,7 +212,7 @@ def test_more_agents_of_some_games_stand_in_the_same_row(forked, tmp_path: Path)
     (tmp_path / "old.json").write_text(json.dumps(more | {"seeds": {}}))
     (tmp_path / "null.json").write_text(json.dumps(more | {"scores": {"breakout": [[10.0, None]]}}))
     (tmp_path / "few.json").write_text(json.dumps(more | {"scores": {"breakout": [[10.0]]}}))
-    (tmp_path / "seeds.json").write_text(json.dumps(more | {"seeds": {"agents": [2, 3]}}))
+    (tmp_path / "seeds.json").write_text(json.dumps(more | {"seeds": {"agents": [2, 4]}}))
     (tmp_path / "words.json").write_text(json.dumps(more | {"seeds": {"agents": ["x"]}}))
     numbers = {f"seaquest {what}": 1.0 for what in ("mean", "std")}
     (tmp_path / "game.json").write_text(json.dumps(more | {"scores": {"seaquest": [[1.0]]}, "figures": numbers}))

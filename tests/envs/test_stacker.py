@@ -120,6 +120,12 @@ def test_actions_are_a_fixed_table() -> None:
     assert np.abs(TORQUES[11:].mean(0)).max() < 0.35  # 32 uniform draws: one standard error is 0.1
 
 
+def test_more_processes_than_there_is_memory_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacker, "free_memory", lambda: 2 * stacker.PROCESS)
+    with pytest.raises(InputError, match="3 stackers are as many processes, and there is memory for 2"):
+        stacker.make_vector("stack_2", 3)
+
+
 def test_vector_runs_in_processes_and_restarts_at_the_next_step() -> None:
     vector = stacker.make_vector("stack_2", 2, 24, seed=5, seconds=0.4)
     try:

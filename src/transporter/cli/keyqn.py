@@ -117,7 +117,10 @@ def detectors_for(games: list[str], models: list[str], device: str) -> "dict[str
     """A detector for each game: the one that was named for it, or the shipped one of the game's name."""
     from transporter.models.zoo import load, shipped
 
-    named = dict(pair.split("=", 1) for pair in models if "=" in pair)
+    pairs = [pair.split("=", 1) for pair in models if "=" in pair]
+    named = {name: which for name, which in pairs}
+    if len(named) < len(pairs) or not all(named.values()):
+        raise InputError("--model names one detector for each game: pong=MODEL breakout=MODEL")
     plain = [given for given in models if "=" not in given]
     if plain and (len(games) > 1 or len(plain) > 1):
         raise InputError("with several games say which model is whose: --model pong=MODEL breakout=MODEL")
@@ -175,22 +178,20 @@ def result_file(path: Path) -> Path:
 
 def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware") -> "Json":
     """The scores of the trained agents; measured once for a run."""
-    import json as reader
-
     from transporter.cli.console import bar
     from transporter.control.keyqn import experiment as of
     from transporter.control.keyqn.measure import measure
     from transporter.results import Result
 
     path = result_file(run.path)
-    if not path.exists():
+    if (found := result_of(experiment, path)) is None:
         total = experiment.config.protocol.episodes * len(experiment.agents)
         with bar(f"evaluate {' '.join(experiment.games)}", total, "episodes") as shown:
             scores = measure(experiment, run, hardware, shown.at)
         rows = run.metrics()
         Result(
             name=f"keyqn {experiment.kind}",
-            figures={**of.figures(scores), "training seconds": round(of.seconds(rows), 1)},
+            figures={**of.figures(scores, experiment.seeds), "training seconds": round(of.seconds(rows), 1)},
             config={
                 **experiment.config.to_json(),
                 "observation": experiment.kind,
@@ -200,7 +201,21 @@ def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware"
             details={"scores": scores, "curves": of.curves(rows, len(experiment.agents))},
             device=str(hardware.resolve()),
         ).write(path)
-    return reader.loads(path.read_text(encoding="utf-8"))
+        found = result_of(experiment, path)
+        assert found is not None
+    return found
+
+
+def result_of(experiment: "Experiment", path: Path) -> "Json | None":
+    """What was measured; None where nothing was yet, or the file is damaged: it is made again from the scores."""
+    from transporter.files import parse_json
+
+    try:
+        found = parse_json(path.read_bytes())
+        known = all(f"{name} seed {seed}" in found["figures"] for name, seed in experiment.agents)
+        return found if known else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def learnt_from(experiment: "Experiment") -> dict[str, str]:
@@ -218,7 +233,7 @@ def show(experiment: "Experiment", result: "Json") -> None:
     rows = []
     for name in experiment.games:
         figures = result["figures"]
-        seeds = [f"{figures[f'{name} seed {i}']:.1f}" for i in range(len(experiment.seeds))]
+        seeds = [f"{figures[f'{name} seed {seed}']:.1f}" for seed in experiment.seeds]
         compared = [published(other, name) for other in others]
         rows.append([
             name, f"{figures[f'{name} mean']:.1f} ± {figures[f'{name} std']:.1f}", " ".join(seeds),
@@ -259,8 +274,6 @@ def draw_curves(experiment: "Experiment", run: "Run") -> None:
 
 def record(experiment: "Experiment", run: "Run", name: str, seconds: int) -> None:
     """A clip of the game's best agent."""
-    import json as reader
-
     from transporter.control.keyqn.agent import KeyQN
     from transporter.control.keyqn.experiment import FRAME, agent_file
     from transporter.control.keyqn.video import watch
@@ -270,9 +283,10 @@ def record(experiment: "Experiment", run: "Run", name: str, seconds: int) -> Non
     path = run.path / f"{name}.mp4"
     if path.exists():
         return
-    figures = reader.loads(result_file(run.path).read_text(encoding="utf-8"))["figures"]
-    best = max(range(len(experiment.seeds)), key=lambda i: figures[f"{name} seed {i}"])
-    agent = KeyQN.load(agent_file(run, name, experiment.seeds[best]))
+    result = result_of(experiment, result_file(run.path))
+    assert result is not None
+    best = max(experiment.seeds, key=lambda seed: result["figures"][f"{name} seed {seed}"])
+    agent = KeyQN.load(agent_file(run, name, best))
     size = agent.detector.config.size if agent.detector else FRAME
     with ClipWriter(path, 3 * 160, 3 * 210, rate=RATE) as clip:
         for shown in watch(agent, name, seed=0, size=size, most=seconds * RATE):

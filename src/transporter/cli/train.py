@@ -256,15 +256,15 @@ def shared_run(
 def claimed_run(
     path: Path, settings: "Json", today: "Callable[[Json], Json]" = lambda settings: settings
 ) -> Iterator[None]:
-    """The run folder, made and locked; what is refused before it has learnt anything leaves none behind."""
+    """The run folder, made and locked; what is refused, or fails, before it has learnt anything leaves none behind."""
     from transporter.runs import Run
 
     new = not (path / "run.json").exists()
     with no_empty_folders(path), Run.create(path, settings, today).lock():
         try:
             yield
-        except InputError:
-            if new and not (path / "checkpoints").exists():
+        except Exception:
+            if new and not any((path / learnt).exists() for learnt in ("checkpoints", "metrics.jsonl")):
                 for file in ("run.json", "lock"):
                     (path / file).unlink(missing_ok=True)
             raise

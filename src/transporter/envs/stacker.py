@@ -19,10 +19,12 @@ from transporter.envs.base import Frame, PixelEnv, Scene, Truth
 from transporter.envs.processes import Processes
 from transporter.errors import InputError
 from transporter.frames import resize
+from transporter.workers import free_memory
 
 REPEAT = 4  # control steps of 10 ms for each action (the paper's action repeat)
 EPISODE = 10.0  # seconds, the suite's own limit
 LARGEST = 480  # pixels: the model's off-screen buffer
+PROCESS = 200 * 2**20  # bytes that each takes, about
 JOINTS = ("root", "shoulder", "elbow", "wrist", "grasp")
 BANK = 32
 
@@ -62,6 +64,8 @@ def make(name: str, size: int = 128, seed: int | None = None, *, seconds: float 
 
 def make_vector(name: str, count: int, size: int = 128, seed: int = 0, *, seconds: float = EPISODE) -> VectorEnv:
     """count stackers in processes that end with this one; an episode that ended restarts at the next step."""
+    if count > (most := max(1, free_memory() // PROCESS)):
+        raise InputError(f"{count} stackers are as many processes, and there is memory for {most} at most")
     builders = [partial(make, name, size, seed + i, seconds=seconds) for i in range(count)]
     # Spawned, not forked: OpenGL contexts and threads of this process must not be inherited.
     return Processes(builders, context="spawn", autoreset_mode=AutoresetMode.NEXT_STEP)

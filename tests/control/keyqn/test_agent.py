@@ -38,6 +38,7 @@ TINY = KeyQNConfig(
     LearningConfig(updates=1, batch=2, burn_in=2, unroll=3),
     ProtocolConfig(interactions=60, first_updates=30, episodes=1),
 )
+BARE = dataclasses.replace(TINY, network=dataclasses.replace(TINY.network, ground=0))
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Experiment]:
     run = Run.create(tmp_path_factory.mktemp("agents") / "run", settings(experiment))
     assert learn(experiment, run, CPU, log_every=20, checkpoint_every=0)
     return run, experiment
+
+
+@pytest.mark.parametrize("given", [{"episodes": 0}, {"epsilon": 5.0}, {"epsilon": float("nan")}])
+def test_no_play_is_refused(run: tuple[Run, Experiment], given: dict[str, float]) -> None:
+    agent = KeyQN.load(agent_file(run[0], "pong", 3), "cpu")
+    with pytest.raises(InputError, match="at least one episode"):
+        agent.play(AtariEnv("pong", 80), **given)  # type: ignore[arg-type]
 
 
 def test_two_lines_load_it_and_play(run: tuple[Run, Experiment]) -> None:
@@ -105,7 +113,7 @@ def test_frames_of_an_episode_have_one_size(run: tuple[Run, Experiment]) -> None
 
 
 def test_who_sees_objects_says_so(tmp_path: Path) -> None:
-    experiment = Experiment(("pong",), (0,), "objects", TINY)
+    experiment = Experiment(("pong",), (0,), "objects", BARE)
     run = Run.create(tmp_path / "run", settings(experiment))
     assert learn(experiment, run, CPU)
     agent = KeyQN.load(agent_file(run, "pong", 0), "cpu")
@@ -151,7 +159,7 @@ def test_the_run_remembers_what_was_learnt(run: tuple[Run, Experiment]) -> None:
 
 
 def test_true_objects_are_another_thing_to_learn_from_and_whole_games_are_played(tmp_path: Path) -> None:
-    experiment = Experiment(("ms_pacman",), (0, 1), "objects", TINY)
+    experiment = Experiment(("ms_pacman",), (0, 1), "objects", BARE)
     run = Run.create(tmp_path / "run", settings(experiment))
     assert learn(experiment, run, CPU)
     told: list[int] = []
@@ -162,7 +170,7 @@ def test_true_objects_are_another_thing_to_learn_from_and_whole_games_are_played
 
 
 def test_games_in_processes_of_their_own_end_as_they_do_here(tmp_path: Path) -> None:
-    config = dataclasses.replace(TINY, protocol=dataclasses.replace(TINY.protocol, evaluation_epsilon=1.0))
+    config = dataclasses.replace(BARE, protocol=dataclasses.replace(TINY.protocol, evaluation_epsilon=1.0))
     experiment = Experiment(("breakout", "seaquest"), (0,), "objects", config)
     run = Run.create(tmp_path / "run", settings(experiment))
     assert learn(experiment, run, CPU)
@@ -176,7 +184,7 @@ def test_games_in_processes_of_their_own_end_as_they_do_here(tmp_path: Path) -> 
 
 
 def test_a_game_that_was_evaluated_is_not_played_again(tmp_path: Path) -> None:
-    config = dataclasses.replace(TINY, protocol=dataclasses.replace(TINY.protocol, evaluation_epsilon=1.0))
+    config = dataclasses.replace(BARE, protocol=dataclasses.replace(TINY.protocol, evaluation_epsilon=1.0))
     experiment = Experiment(("breakout", "seaquest"), (0,), "objects", config)
     run = Run.create(tmp_path / "run", settings(experiment))
     assert learn(experiment, run, CPU)
@@ -208,10 +216,10 @@ def test_a_game_that_was_evaluated_is_not_played_again(tmp_path: Path) -> None:
 
 
 def test_figures_by_hand() -> None:
-    flat = figures({"pong": [[10.0, 12.0], [13.0, 13.0]]})
+    flat = figures({"pong": [[10.0, 12.0], [13.0, 13.0]]}, [3, 7])
     assert flat["pong mean"] == 12
     assert flat["pong std"] == pytest.approx(np.sqrt(2), abs=0.01)
-    assert flat["pong seed 1"] == 13
+    assert flat["pong seed 7"] == 13
     assert flat["pong human-normalised"] == pytest.approx((12 + 20.7) / (14.6 + 20.7), abs=1e-4)
 
 

@@ -109,6 +109,25 @@ def test_the_loss_is_the_error_of_the_action_taken(replay: SequenceReplay) -> No
     assert found.jumps.tolist() == [0.0]
 
 
+def test_a_return_goes_on_with_the_worth_of_the_state_that_came_next(replay: SequenceReplay) -> None:
+    """γ = λ = ½, and every row is worth something else: G₁ = r + ½ max Q(2), G₀ = r + ½ (½ max Q(1) + ½ G₁)."""
+    torch.manual_seed(0)
+    network = OptionsNet(SMALL, 8, keypoints=1, actions=3)
+    with torch.no_grad():
+        network.head.weight.mul_(1_000)
+    config = LearningConfig(batch=1, burn_in=1, unroll=2, discount=0.5, trace=0.5)
+    learner = Learner(config, network, Corner(), replay)
+    window = replay.sequences(torch.tensor([0]), torch.tensor([5]), config.length)  # rows 6, 7 and 8 are learnt from
+    with torch.no_grad():
+        q = network(window.rows[0], window.before.first[0], Memory(*(m[0] for m in window.memory)), 1).q[:, 0, 0]
+    moved, best = torch.tensor([0.1, -0.1, 0.1, -0.1]), q.amax(-1)
+    assert (best[1:] - best[:-1]).abs().min() > 0.01  # or any row would do
+    later = moved + best[2] / 2
+    now = moved + (best[1] / 2 + later / 2) / 2
+    error = ((q[0, :, 0] - now) ** 2).sum() / 2 + ((q[1, :, 1] - later) ** 2).sum() / 2
+    assert learner.loss_of(window).total.item() == pytest.approx(error.item() / 2, rel=1e-4)
+
+
 def test_what_is_known_of_lost_lives(replay: SequenceReplay) -> None:
     """A life is lost at row 6, and at row 7 a game only begins anew, which costs nobody's; γ = 0.9, λ = 0."""
     torch.manual_seed(0)

@@ -109,6 +109,18 @@ def test_what_does_not_fit_is_refused(agent: OptionsAgent, tmp_path: Path) -> No
             agent.player()(np.zeros((20, 20, 3), np.uint8), *option)
     with pytest.raises(InputError, match="learnt with 3 actions, the environment has 2"):
         KeypointOptions(Two(), agent)
+    for given, line in (
+        ({"keypoints": "some"}, "not 'some'"),
+        ({"steps": 1.5}, "a whole number"),
+        ({"steps": 0}, "not 0"),
+    ):
+        with pytest.raises(InputError, match=line):
+            KeypointOptions(Count(), agent, **given)
+    env = KeypointOptions(Count(), agent, keypoints="controllable")
+    env.reset()
+    for option in (4, -1):
+        with pytest.raises(InputError, match=f"no option {option}"):
+            env.step(option)
     with pytest.raises(InputError, match="options need RGB frames"):
         KeypointOptions(gymnasium.make("CartPole-v1"), agent)
     with pytest.raises(InputError, match="does not exist"):

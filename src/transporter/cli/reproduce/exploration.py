@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from transporter.cli.explore import carry_out, experiment_of, result_file
-from transporter.cli.given import Maybe, at_least, device_named, folder_named
+from transporter.cli.given import Maybe, at_least, device_named, folder_named, room_for
 from transporter.cli.reproduce.publish import into_docs
 from transporter.control.options.config import OptionsConfig
 from transporter.errors import InputError
@@ -58,6 +58,8 @@ def exploration(
     if given.frames < 1 or given.checkpoint_every < 1:
         raise InputError("--frames and --checkpoint-every must be at least 1")
     device, out, games = device_named(given.device), folder_named(given.out), given.games.split(",")
+    if given.docs is not None:
+        folder_named(given.docs)
     if len(set(games)) != len(games):
         raise InputError("name games, each once")
     experiments = [experiment_of(game, given.seed, settings, None, None, device) for game in games]
@@ -66,13 +68,14 @@ def exploration(
 
     schedule = Schedule(given.frames, given.evaluate_every, given.log_every, given.checkpoint_every)
     results: dict[str, Json] = {}
-    for experiment in experiments:
-        path = given.runs / experiment.game
-        carry_out(experiment, path, device, schedule, given.video)
-        text = result_file(path).read_text(encoding="utf-8")
-        results[experiment.game] = json.loads(text)
-        write_text(out / f"{experiment.game}.json", text)
-    publish(results, settings, given)
+    with room_for(out / "summary.json"):
+        for experiment in experiments:
+            path = given.runs / experiment.game
+            carry_out(experiment, path, device, schedule, given.video)
+            text = result_file(path).read_text(encoding="utf-8")
+            results[experiment.game] = json.loads(text)
+            write_text(out / f"{experiment.game}.json", text)
+        publish(results, settings, given)
 
 
 def publish(results: "dict[str, Json]", settings: OptionsConfig, given: Options) -> None:

@@ -63,12 +63,13 @@ def joined(result: "Json", more: "Json", path: Path, games: list[str]) -> "Json"
         if len({len(episodes) for episodes in scores[game]}) > 1:
             raise InputError(f"{path}: its agents played {game} in another number of episodes")
     also = [*result.get("also", []), {name: value for name, value in more.items() if name in ("command", "commit")}]
-    found = {**result["figures"], **figures(scores)}
+    together = seeds[0] + seeds[1]
+    found = {**result["figures"], **figures(scores, together)}
     return {
         **result,
         "figures": found,
         "scores": scores,
-        "seeds": {"agents": sorted(seeds[0] + seeds[1])},
+        "seeds": {"agents": together},
         "also": also,
     }
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import tyro
 
-from transporter.cli.given import Maybe, at_least, device_named, folder_named
+from transporter.cli.given import Maybe, at_least, device_named, folder_named, room_for
 from transporter.cli.keyqn import Observation, carry_out, check_games, detectors_for, result_file
 from transporter.cli.reproduce.gathered import gathered, is_number, played
 from transporter.cli.reproduce.publish import into_docs
@@ -62,6 +62,8 @@ def keyqn(
     at_least(1, seeds=given.seeds)
     at_least(0, video=given.video, checkpoint_every=given.checkpoint_every)
     device, out = device_named(given.device), folder_named(given.out)
+    if given.docs is not None:
+        folder_named(given.docs)
     games, observations = given.games.split(","), given.observations.split(",")
     known = (*get_args(Observation), "random")
     if len(set(observations)) < len(observations):
@@ -74,24 +76,29 @@ def keyqn(
         return publish(games, gathered(out, observations, games, given.more or []), out, given.docs)
     if given.more:
         raise InputError("--more is for a table from files: say --gather, too")
-    looking = any(name in ("keypoints", "points", "features") for name in observations)
-    detectors = detectors_for(games, given.model or [], device) if looking else {}
-    from transporter.control.keyqn.experiment import Experiment
+    from transporter.control.keyqn.experiment import LOOKS, Experiment
     from transporter.files import write_text
     from transporter.training.learner import Hardware
 
+    looking = any(name in LOOKS for name in observations)
+    detectors = detectors_for(games, given.model or [], device) if looking else {}
     hardware = Hardware(device, compile=given.compile)
+    # All of them now: what is refused is refused before anything is learnt.
+    experiments = {
+        name: Experiment(tuple(games), tuple(range(given.seeds)), name, settings, detectors if name in LOOKS else {})  # type: ignore[arg-type]
+        for name in observations
+        if name != "random"
+    }
     results = {}
-    for name in observations:
-        if name == "random":
-            results[name] = at_random(games, given.seeds, settings.protocol.episodes, settings.protocol.sticky, out)
-            continue
-        needed = detectors if name in ("keypoints", "points", "features") else {}
-        experiment = Experiment(tuple(games), tuple(range(given.seeds)), name, settings, needed)  # type: ignore[arg-type]
-        path = given.runs / name
-        results[name] = carry_out(experiment, path, hardware, 1_000, given.checkpoint_every, given.video)
-        write_text(out / f"{name}.json", result_file(path).read_text(encoding="utf-8"))
-    publish(games, results, out, given.docs)
+    with room_for(out / "summary.json"):
+        for name in observations:
+            if name == "random":
+                results[name] = at_random(games, given.seeds, settings.protocol.episodes, settings.protocol.sticky, out)
+                continue
+            path = given.runs / name
+            results[name] = carry_out(experiments[name], path, hardware, 1_000, given.checkpoint_every, given.video)
+            write_text(out / f"{name}.json", result_file(path).read_text(encoding="utf-8"))
+        publish(games, results, out, given.docs)
 
 
 def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: Path) -> "Json":
@@ -113,7 +120,7 @@ def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: P
         scores[name] = play_at_random(arena, actions, list(range(seeds)), episodes).tolist()
         arena.close()
     config = {"protocol": {"episodes": episodes, "sticky": sticky}}
-    made = Result("keyqn random", figures(scores), config, {"agents": seeds}, {"scores": scores})
+    made = Result("keyqn random", figures(scores, range(seeds)), config, {"agents": seeds}, {"scores": scores})
     made.write(out / "random.json")
     return {"figures": made.figures, "scores": scores}
 

@@ -89,6 +89,8 @@ class KeyQN:
         """Scores of full episodes. The environment takes care of frame-skip, and shows the frames after it."""
         if getattr(env.action_space, "n", None) != self.actions:
             raise InputError(f"this agent has {self.actions} actions, the environment {env.action_space}")
+        if not (0 <= epsilon <= 1 and episodes >= 1):
+            raise InputError(f"at least one episode, and epsilon between 0 and 1: not {episodes} and {epsilon}")
         chance = np.random.default_rng(seed)
         scores = []
         for _ in range(episodes):

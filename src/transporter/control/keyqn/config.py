@@ -96,8 +96,8 @@ class LearningConfig:
             raise InputError("trace lies between 0 and 1, and tolerance is at least 0")
         if not (0 <= self.priority <= 1 and 0 <= self.correction <= 1):
             raise InputError("priority and correction lie between 0 and 1")
-        if not (0 <= self.jitter <= 1 and 0 <= self.cool <= 1):
-            raise InputError("jitter and cool lie between 0 and 1")
+        if not (0 <= self.jitter <= 1 and 0 <= self.cool <= 1 and 0 <= self.reset_until <= 1):
+            raise InputError("jitter, cool and reset_until lie between 0 and 1")
 
     @property
     def length(self) -> int:

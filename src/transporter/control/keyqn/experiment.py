@@ -42,6 +42,8 @@ class Experiment:
             raise InputError(f"only detectors can go on learning: {self.kind} have no detector to teach")
         if self.config.learning.jitter and self.kind in ("features", "pixels"):
             raise InputError(f"jitter is of places: {self.kind} have none")
+        if self.config.network.ground and self.kind not in LOOKS:
+            raise InputError(f"ground is seen beside keypoints: {self.kind} have none")
 
     @property
     def agents(self) -> list[tuple[str, int]]:
@@ -163,15 +165,18 @@ def learnt(experiment: Experiment, run: Run) -> bool:
     return all(agent_file(run, *agent).exists() for agent in experiment.agents)
 
 
-def figures(scores: dict[str, list[list[float]]]) -> dict[str, float]:
-    """Mean over seeds of each game's mean score, spread over seeds, and human-normalised."""
+def figures(scores: dict[str, list[list[float]]], seeds: Sequence[int]) -> dict[str, float]:
+    """Mean over seeds of each game's mean score, spread over seeds, and human-normalised.
+
+    `seeds`: of every game's agents; a game that has fewer has the first of them.
+    """
     flat: dict[str, float] = {}
-    for name, seeds in scores.items():
-        means = np.array([np.mean(episodes) for episodes in seeds])
+    for name, agents in scores.items():
+        means = np.array([np.mean(episodes) for episodes in agents])
         flat[f"{name} mean"] = round(float(means.mean()), 2)
         flat[f"{name} std"] = round(float(means.std(ddof=1)) if len(means) > 1 else 0.0, 2)
-        for index, mean in enumerate(means):
-            flat[f"{name} seed {index}"] = round(float(mean), 2)
+        for seed, mean in zip(seeds, means, strict=False):
+            flat[f"{name} seed {seed}"] = round(float(mean), 2)
         if (share := human_normalised(name, float(means.mean()))) is not None:
             flat[f"{name} human-normalised"] = round(share, 4)
     return flat

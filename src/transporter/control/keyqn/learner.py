@@ -208,14 +208,17 @@ class Learner:
                 priorities.learnt(learnt, off)
 
     def reset(self) -> None:
-        """Last layers anew, the others drawn towards fresh ones; Adam forgets what it knew of the last layers."""
+        """Last layers anew, the others drawn towards fresh ones; Adam begins anew with all of them.
+
+        Moments of nothing are only made up for in Adam's first steps: had it counted on, what is fresh would leap.
+        """
         keep = self.config.shrink * (1 - self._last)
         fresh = self._fresh().to(self.frozen.device)
         with torch.no_grad():
             for flat in (self.online, self.frozen):
                 flat.mul_(keep).add_(fresh * (1 - keep))
-            for slot in ("exp_avg", "exp_avg_sq"):
-                self.optimiser.state[self.online][slot].mul_(1 - self._last)
+            for slot in self.optimiser.state[self.online].values():
+                slot.zero_()
         self.since = 0
 
     def _fresh(self) -> Float[Tensor, "a p"]:

@@ -23,10 +23,12 @@ from transporter.runs import Checkpoint
 from transporter.training.batches import there
 from transporter.training.distributed import begin_alike, place
 from transporter.training.learner import Hardware
+from transporter.workers import free_memory
 
 PROBES = 64  # frames on which keypoints before and after are compared
 FITTED = 2_048  # frames that the mean and deviation of each pixel are taken from
-SPARE = 8 * 2**30  # bytes of a GPU that are left to the learners
+SPARE = 8 * 2**30  # bytes of a GPU that are left to the learners …
+SPARE_HERE = 2**30  # … and of a CPU's memory
 KEPT = 2**30  # bytes of a replay that is saved with what was learnt; a larger one is filled anew after a break
 
 
@@ -156,5 +158,10 @@ class Study:
 def check_room(config: OptionsConfig, device: torch.device) -> None:
     """Frames stay on the device that learns from them; refuse what does not fit there, with room for the learners."""
     row = 3 * config.eyes.size**2 + 4 * config.network.memory + 32
-    if config.acting.replay > (fits := room(device, SPARE) // row):
-        raise InputError(f"a replay of {config.acting.replay:,} steps does not fit the GPU: at most {fits:,} do")
+    on_gpu = device.type == "cuda"
+    fits = max(0, (room(device, SPARE) if on_gpu else free_memory() - SPARE_HERE) // row)
+    if config.acting.replay > fits:
+        raise InputError(
+            f"a replay of {config.acting.replay:,} steps does not fit {'the GPU' if on_gpu else 'this memory'}: "
+            f"at most {fits:,} do (--acting.replay)"
+        )

@@ -1,6 +1,6 @@
 """Options as the actions of any environment: move this keypoint that way, for T steps."""
 
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, get_args
 
 import gymnasium
 import numpy as np
@@ -31,11 +31,13 @@ class KeypointOptions(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise InputError(f"options need RGB frames (height, width, 3) uint8, not {shape}")
         if count != agent.actions:
             raise InputError(f"these options were learnt with {agent.actions} actions, the environment has {count}")
+        if keypoints not in get_args(Keypoints):
+            raise InputError(f"options are of {' or '.join(get_args(Keypoints))} keypoints, not {keypoints!r}")
         super().__init__(env)
         self.agent, self.keypoints = agent, keypoints
         self.steps = agent.config.acting.commit if steps is None else steps
-        if self.steps < 1:
-            raise InputError(f"an option lasts at least one step, not {self.steps}")
+        if not isinstance(self.steps, int | np.integer) or self.steps < 1:
+            raise InputError(f"an option lasts a whole number of steps, at least one, not {self.steps}")
         self.action_space = gymnasium.spaces.Discrete(len(DIRECTIONS) * (agent.keypoints if keypoints == "all" else 1))
         self._player = agent.player()
         self._frame: np.ndarray | None = None
@@ -50,6 +52,8 @@ class KeypointOptions(gymnasium.Wrapper[Any, Any, Any, Any]):
         """`steps` steps of the environment, fewer where an episode ends; info says how many, and which keypoint."""
         if self._frame is None:
             raise RuntimeError("step() before reset()")
+        if not self.action_space.contains(action):
+            raise InputError(f"no option {action}: there are {self.action_space}")
         keypoint, direction = divmod(int(action), len(DIRECTIONS))
         asked = keypoint if self.keypoints == "all" else MOST
         total, made, begins = 0.0, 0, True
