@@ -1,7 +1,7 @@
 """KeyQN: a trained agent, in one file with its detector, for any environment that shows what it knows.
 
 >>> agent = KeyQN.load("runs/keyqn/agents/pong-seed0.safetensors")
->>> agent.play(gymnasium.make("ALE/Pong-v5"), episodes=3)
+>>> agent.play(transporter.envs.make("pong", size=80), episodes=3)
 """
 
 from pathlib import Path
