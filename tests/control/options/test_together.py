@@ -89,6 +89,7 @@ def one_of_two(rank: int, folder: str) -> None:
     found["eyes.loss"] = eyes.loss
     found = {name: tensor.contiguous() for name, tensor in found.items()}
     save_file(found, Path(folder) / f"{rank}.safetensors")
+    torch.distributed.barrier()  # no one hangs up on another: gloo ends a process for that
     torch.distributed.destroy_process_group()
 
 
