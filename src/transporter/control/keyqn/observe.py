@@ -176,7 +176,7 @@ class Codes:
 
 
 class GroundedCodes:
-    """Codes of the keypoints, and the ground, all of it as faint as one of its parts: louder, Breakout is hardly learnt."""
+    """Codes of the keypoints, and the ground, as faint as one of its parts: louder, Breakout is hardly learnt."""
 
     def __init__(self, codes: Codes, shape: tuple[int, ...], cells: int, config: NetworkConfig) -> None:
         self.codes, self.shape, self.split, self.cells = codes, shape, math.prod(shape), cells
