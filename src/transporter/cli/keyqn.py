@@ -97,7 +97,7 @@ def carry_out(
             learn_with_bar(experiment, run, hardware, log_every, checkpoint_every)
         result = evaluate_with_bar(experiment, run, hardware)
         show(experiment, result)
-        picture(experiment, run, video)
+        picture(experiment, run, result, video)
     return result
 
 
@@ -118,7 +118,7 @@ def detectors_for(games: list[str], models: list[str], device: str) -> "dict[str
     from transporter.models.zoo import load, shipped
 
     pairs = [pair.split("=", 1) for pair in models if "=" in pair]
-    named = {name: which for name, which in pairs}
+    named = dict(pairs)
     if len(named) < len(pairs) or not all(named.values()):
         raise InputError("--model names one detector for each game: pong=MODEL breakout=MODEL")
     plain = [given for given in models if "=" not in given]
@@ -242,14 +242,14 @@ def show(experiment: "Experiment", result: "Json") -> None:
     table(f"mean scores from {experiment.kind}", ["game", "ours", "seeds", *others], rows)
 
 
-def picture(experiment: "Experiment", run: "Run", video: int) -> None:
+def picture(experiment: "Experiment", run: "Run", result: "Json", video: int) -> None:
     """Curves and clips that are not there yet; a machine without the packages for them leaves them to another."""
     from transporter.cli.console import warn
 
     try:
         draw_curves(experiment, run)
         for name in experiment.games if video else ():
-            record(experiment, run, name, video)
+            record(experiment, run, result, name, video)
     except ImportError as error:
         warn(f"no pictures without {error.name}: run the same command again where it is installed")
 
@@ -272,7 +272,7 @@ def draw_curves(experiment: "Experiment", run: "Run") -> None:
         learning_figure(games, marks).savefig(temporary, dpi=110)
 
 
-def record(experiment: "Experiment", run: "Run", name: str, seconds: int) -> None:
+def record(experiment: "Experiment", run: "Run", result: "Json", name: str, seconds: int) -> None:
     """A clip of the game's best agent."""
     from transporter.control.keyqn.agent import KeyQN
     from transporter.control.keyqn.experiment import FRAME, agent_file
@@ -283,8 +283,6 @@ def record(experiment: "Experiment", run: "Run", name: str, seconds: int) -> Non
     path = run.path / f"{name}.mp4"
     if path.exists():
         return
-    result = result_of(experiment, result_file(run.path))
-    assert result is not None
     best = max(experiment.seeds, key=lambda seed: result["figures"][f"{name} seed {seed}"])
     agent = KeyQN.load(agent_file(run, name, best))
     size = agent.detector.config.size if agent.detector else FRAME
