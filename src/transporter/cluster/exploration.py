@@ -166,7 +166,8 @@ class Spread:
             return False
 
     def _ask(self, index: int) -> None:
-        request = self.workers[index].play.remote(self.roles[index], self._weights(), self.count, not self.study.ready)
+        at_random = self.study.knows_nothing
+        request = self.workers[index].play.remote(self.roles[index], self._weights(), self.count, at_random)
         self._due[index].append(request)
         self.asked += 1
 

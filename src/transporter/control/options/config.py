@@ -47,8 +47,9 @@ class LearningConfig:
     """λ."""
     watkins: bool = False
     """Cut traces where the next action was not greedy. What is greedy for one Q is not for 4K - 1 others: few stay."""
-    jump: float = 0.5
-    """A keypoint that goes farther in a step, in [-1, 1] units, has changed its object: no reward."""
+    jump: float = 0.2
+    """A keypoint that goes farther in a step, in [-1, 1] units, has changed its object, or this was put elsewhere: no
+    reward. Avatars go 0.1 at most."""
     foresight: float = 0.99
     """With caution, γ of what is known of lost lives: a fall is over, and the life gone, some thirty steps later."""
     rate: float = 2e-4
@@ -92,6 +93,8 @@ class ActingConfig:
     """Steps of each player at random before anything is learnt."""
     replay: int = 1_000_000
     """Steps of all players that are remembered (Ape-X, Horgan et al. 2018: two million)."""
+    refill: float = 0.25
+    """Share of the replay that is filled again, by what was learnt, before learning goes on after a break."""
     life_loss_ends: bool = True
     """A lost life ends what is learnt as one episode: the avatar is put elsewhere, which no action did."""
 
@@ -100,6 +103,8 @@ class ActingConfig:
             raise InputError("players, commit and warm_up must be at least 1")
         if not 0 < self.epsilon_low <= self.epsilon_high <= 1:
             raise InputError("epsilon_low and epsilon_high are shares above 0, in this order")
+        if not 0 <= self.refill <= 1:
+            raise InputError("refill is a share of the replay, from 0 to 1")
 
 
 @dataclass(frozen=True)

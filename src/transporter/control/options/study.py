@@ -60,6 +60,7 @@ class Study:
         self.alone = world == 1
         self.keeps = self.device.type == "cpu" and self.replay.nbytes <= KEPT and self.alone
         self.seed = seed
+        self.needs = max(config.acting.warm_up, config.learning.length + 1, config.eyes.offset + 1)
         self.chance = self._chance(0)
         self._probes: tuple[UInt8[Tensor, "n h w 3"], Float[np.ndarray, "n k 2"]] | None = None
 
@@ -70,8 +71,12 @@ class Study:
     @property
     def ready(self) -> bool:
         """Whether there is enough of every player to learn from."""
-        c = self.config
-        return bool(self.rows.min() >= max(c.acting.warm_up, c.learning.length + 1, c.eyes.offset + 1))
+        return bool(self.rows.min() >= self.needs)
+
+    @property
+    def knows_nothing(self) -> bool:
+        """Whether who plays does so at random: later, also while a replay is filled again, by what was learnt."""
+        return not self.ready and self.learner.done == 0
 
     def learn(self, step: int) -> None:
         """What is due after so many steps of all players; on a GPU it is queued, not waited for."""
@@ -140,7 +145,7 @@ class Study:
         """Go on from what was learnt, with the replay if it was kept; else new games fill one before learning goes on.
 
         A large replay is tens of gigabytes that would be read and written for what the games make again within a minute
-        or two, and by the policies of that moment.
+        or two, and by the policies of that moment. Learnt from too soon, it would hold little but beginnings of games.
         """
         self.learner.restore(saved.part("options."), saved.state["updates"])
         if isinstance(self.eyes, Learning):
@@ -151,6 +156,8 @@ class Study:
         self.rows[:] = saved.state.get("rows", 0) if self.alone else 0
         if self.alone and (kept := saved.part("replay.")):
             self.replay.restore(kept)
+        else:  # no more than there was
+            self.needs = max(self.needs, min(saved.step, int(self.config.acting.refill * self.config.capacity)))
         if probes := saved.part("probes."):
             self._probes = probes["frames"].to(self.device), probes["points"].numpy()
 

@@ -52,7 +52,7 @@ class Exploration:
         while self.count < total:
             # Whether to learn is asked before the row is there: the first update comes after warm_up whole steps.
             learns = study.ready
-            players.send(at_random=not learns)
+            players.send(at_random=study.knows_nothing)
             study.rows[:] = players.actor.step
             if learns:
                 study.learn(self.count)  # while the games move
