@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from transporter.control.keyqn.games import OneByOne
 from transporter.control.rollout import Arena, Moment
-from transporter.envs.atari import make_vector
+from transporter.envs.atari import AtariEnv, make_vector
 from transporter.errors import InputError
 
 
@@ -65,6 +66,12 @@ def test_a_lost_life_ends_an_episode_where_that_is_wanted() -> None:
     assert played(arena(life_loss_ends=True), [0, 0])[1:] == [(1, True, 10, 0, True), (2, False, 10, 1, True)]
 
 
+def test_what_is_remembered_may_outlast_a_life() -> None:
+    games = SyncVectorEnv([Count], autoreset_mode=AutoresetMode.NEXT_STEP)
+    where = Arena([games], life_loss_ends=True, life_loss_forgets=False)
+    assert played(where, [0, 0])[1:] == [(1, False, 10, 0, True), (2, False, 10, 1, True)]
+
+
 def test_scores_are_those_of_whole_games() -> None:
     where = arena(life_loss_ends=True)
     where.reset(np.zeros(1, np.int64))
@@ -90,7 +97,9 @@ def test_games_that_restart_at_once_are_refused() -> None:
 
 
 def two_games(sticky: float) -> Arena:
-    return Arena([make_vector("breakout", 2, 32, sticky=sticky), make_vector("pong", 1, 32)], life_loss_ends=True)
+    slow = OneByOne(lambda: AtariEnv("breakout", 32, sticky=sticky), 2, sticky)
+    quick = (make_vector("breakout", 2, 32, sticky=sticky), make_vector("pong", 1, 32))
+    return Arena([*quick, slow], life_loss_ends=True)
 
 
 def same(a: Moment, b: Moment) -> None:
@@ -101,7 +110,7 @@ def same(a: Moment, b: Moment) -> None:
 
 @pytest.mark.parametrize("whole", [True, False], ids=["all again", "only what goes on"])
 def test_atari_comes_back_to_where_it_was_by_its_actions(whole: bool) -> None:
-    seeds, actions = np.array([3, 4, 3]), np.random.default_rng(0).integers(0, 4, (3, 1200))
+    seeds, actions = np.array([3, 4, 3, 3, 4]), np.random.default_rng(0).integers(0, 4, (5, 1200))
     sticky = 0.25 if whole else 0.0  # which draw from the source that also says how the next episode begins
     one, two = two_games(sticky), two_games(sticky)
     one.reset(seeds)
@@ -128,7 +137,7 @@ def test_atari_comes_back_to_where_it_was_by_its_actions(whole: bool) -> None:
 
 
 def test_with_sticky_actions_there_is_no_short_way_back_once_a_game_was_over() -> None:
-    seeds, actions = np.array([3, 4, 3]), np.random.default_rng(0).integers(0, 4, (3, 1200))
+    seeds, actions = np.array([3, 4, 3, 3, 4]), np.random.default_rng(0).integers(0, 4, (5, 1200))
     one, two = two_games(0.25), two_games(0.25)
     one.reset(seeds)
     for t in range(1200):

@@ -115,6 +115,26 @@ def test_a_game_ends_when_the_lives_do_and_rewards_are_scores() -> None:
     assert total >= 1
 
 
+def test_a_game_of_frostbite_is_over_where_its_last_life_has_frozen_to_death() -> None:
+    """The emulator does not notice; some five hundred steps later the console would play by itself, for ever."""
+    env = AtariEnv("frostbite", 16)
+    _, info = env.reset(seed=0)
+    steps, lives, over = 0, [info["lives"]], False
+    while not over:
+        _, _, over, cut, info = env.step(0)
+        steps += 1
+        lives += [info["lives"]] * (info["lives"] != lives[-1])
+        assert not cut
+        assert steps < 3_200
+    assert lives == [4, 3, 2, 1]
+    assert not env.ale.game_over()
+    for _ in range(4 * 600):
+        env.ale.act(0)
+    assert (env.ale.lives(), env.ale.game_over()) == (4, False)  # what would have gone on
+    _, info = env.reset()
+    assert (info["lives"], env.ended()) == (4, (False, False))
+
+
 @pytest.mark.parametrize("name", ["pong", "seaquest"])
 def test_the_vector_shows_the_same_frames_but_for_rounding(name: str) -> None:
     single = AtariEnv(name, 84, noops=0)

@@ -40,11 +40,15 @@ class Moment(NamedTuple):
 class Arena:
     """Several games with several players each; players are counted through all games."""
 
-    def __init__(self, games: Sequence[VectorEnv], *, life_loss_ends: bool) -> None:
+    def __init__(
+        self, games: Sequence[VectorEnv], *, life_loss_ends: bool, life_loss_forgets: bool | None = None
+    ) -> None:
+        """`life_loss_forgets`: whether what is remembered begins anew there, too; by default where an episode ends."""
         for game in games:
             if game.metadata.get("autoreset_mode") != AutoresetMode.NEXT_STEP:
                 raise InputError("an arena needs games that restart at the next step (autoreset NEXT_STEP)")
         self.games, self.life_loss_ends = list(games), life_loss_ends
+        self.life_loss_forgets = life_loss_ends if life_loss_forgets is None else life_loss_forgets
         ends = np.cumsum([game.num_envs for game in games])
         self.players = int(ends[-1])
         self.slices = [slice(int(end) - game.num_envs, int(end)) for game, end in zip(games, ends, strict=True)]
@@ -157,13 +161,13 @@ class Arena:
         real = ~self._over  # where an episode was over, this step only began the next
         reward = np.where(real, reward, 0).astype(np.float32)
         over = (ended | cut) & real
-        died = (lives < self._lives) & real & ~over if self.life_loss_ends else np.zeros_like(real)
+        died = (lives < self._lives) & real & ~over
         self._score += reward
         self._length += real
         finished = [Finished(int(i), float(self._score[i]), int(self._length[i])) for i in np.flatnonzero(over)]
         self._score[over], self._length[over] = 0, 0
-        discount = np.where((ended & real) | died, 0, 1).astype(np.float32)
-        first = ~real | died
+        discount = np.where((ended & real) | (died & self.life_loss_ends), 0, 1).astype(np.float32)
+        first = ~real | (died & self.life_loss_forgets)
         self._over, self._lives = over, lives
         self._restarts += ~real
         self._since = np.where(real, self._since + 1, 0)

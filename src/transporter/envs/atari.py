@@ -161,13 +161,14 @@ class AtariEnv(PixelEnv):
         for _ in range(REPEAT):
             reward += self.ale.act(self.actions[int(action)])
             self._remember()
-            if self.ale.game_over():
+            if any(self.ended()):
                 break
         return float(reward)
 
     def ended(self) -> tuple[bool, bool]:
         """Whether the game is over, and whether it was cut short."""
-        return self.ale.game_over(with_truncation=False), self.ale.game_truncated()
+        over = self.ale.game_over(with_truncation=False) or atari_truth.is_over(self.scene.name, self.ale.getRAM())
+        return over, self.ale.game_truncated()
 
     @property
     def screens(self) -> Screens:
@@ -233,36 +234,17 @@ class AtariVector(VectorWrapper):
         """(n, h, w, 3) frames; game i gets seed + i, or the i-th seed."""
         given = self._seed if seed is None else seed
         chosen = given if given is None or isinstance(given, int) else np.asarray(given)
+        if isinstance(chosen, np.ndarray) and options and "reset_mask" in options:
+            chosen = chosen[options["reset_mask"]]  # of those that begin, as ale-py wants them
         self._seed = None
         observations, info = self.env.reset(seed=chosen, options=options)  # type: ignore[arg-type]
         return observations[:, 0], info
 
     def come_back(
-        self,
-        seeds: Int64[np.ndarray, "n"],
-        restarts: Int64[np.ndarray, "n"],
-        played: Sequence[Int64[np.ndarray, "t"]],
-    ) -> UInt8[np.ndarray, "n h w 3"] | None:
-        """To where games were that had begun anew so often, and had then played these actions; what they show there.
-
-        How an episode begins depends on its seed and on how many there were before it, not on what was played in them;
-        but with sticky actions, whose chance is drawn from the same source, it does, and there is no short way: None.
-        """
-        if self._sticky and restarts.any():
-            return None
-        longest = max(map(len, played))
-        waits = np.array([longest - len(own) for own in played])
-        view, _ = self.reset(seed=seeds.tolist())  # all of them, before some of them can
-        for t in range(longest + 1):
-            # Games of one vector move together, so who has less to play idles before it begins.
-            for turn in range(1 + max(restarts[waits == t], default=-1)):
-                beginning = (waits == t) & (restarts >= turn)
-                seed = seeds[beginning].tolist() if turn == 0 else None
-                view, _ = self.reset(seed=seed, options={"reset_mask": beginning})
-            if t < longest:
-                actions = [own[t - wait] if t >= wait else 0 for own, wait in zip(played, waits, strict=True)]
-                view = self.step(np.array(actions, np.int64))[0]
-        return view
+        self, seeds: Int64[np.ndarray, "n"], restarts: Int64[np.ndarray, "n"], played: Sequence[Int64[np.ndarray, "t"]]
+    ) -> np.ndarray | None:
+        """See come_back(): None where it does not know how."""
+        return None if self._sticky and restarts.any() else come_back(self, seeds, restarts, played)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict]:
         """As gymnasium says; the rewards are scores gained, not clipped."""
@@ -277,6 +259,31 @@ class AtariVector(VectorWrapper):
         """What step() returns; the frames are the caller's to keep."""
         observations, rewards, terminated, truncated, info = self._emulators.recv()
         return observations[:, 0], rewards.astype(np.float64), terminated, truncated, info
+
+
+def come_back(
+    games: VectorEnv,
+    seeds: Int64[np.ndarray, "n"],
+    restarts: Int64[np.ndarray, "n"],
+    played: Sequence[Int64[np.ndarray, "t"]],
+) -> np.ndarray:
+    """To where games were that had begun anew so often, and had then played these actions; what they show there.
+
+    How an episode begins depends on its seed and on how many there were before it, not on what was played in them; but
+    with sticky actions, whose chance is drawn from the same source, it does, and there is no short way.
+    """
+    longest = max(map(len, played))
+    waits = np.array([longest - len(own) for own in played])
+    view, _ = games.reset(seed=seeds.tolist())  # all of them, before some of them can
+    for t in range(longest + 1):
+        # Games of one vector move together, so who has less to play idles before it begins.
+        for turn in range(1 + max(restarts[waits == t], default=-1)):
+            beginning = (waits == t) & (restarts >= turn)
+            view, _ = games.reset(seed=None if turn else seeds.tolist(), options={"reset_mask": beginning})
+        if t < longest:
+            actions = [own[t - wait] if t >= wait else 0 for own, wait in zip(played, waits, strict=True)]
+            view = games.step(np.array(actions, np.int64))[0]
+    return view
 
 
 def _known(name: str) -> str:

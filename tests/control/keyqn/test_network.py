@@ -111,6 +111,16 @@ def test_opinions_differ_and_the_first_is_that_of_a_network_with_one() -> None:
     assert (each.std(0) > 0).all()
 
 
+def test_what_keeps_a_memory_is_added_to_its_forget_gates_and_to_nothing_else() -> None:
+    plain, rows, first = network((3, 3)), torch.rand(A, T, B, 2, 3), torch.zeros(A, T, B) > 0
+    keeping = QNetwork(dataclasses.replace(SMALL, forget=2.0), Objects(2).inputs(SMALL), plain.legal)
+    flat = fresh(plain)
+    biased = flat.clone()
+    plain.layout.views(biased)["gates.bias"][..., M : 2 * M] += 2
+    torch.testing.assert_close(think(keeping, flat, rows, first), think(plain, biased, rows, first))
+    assert not torch.allclose(think(keeping, flat, rows, first), think(plain, flat, rows, first))
+
+
 def test_actions_that_a_game_lacks_are_never_best() -> None:
     net = network((2, 3))
     q = think(net, fresh(net), torch.rand(A, T, B, 2, 3), torch.zeros(A, T, B) > 0)

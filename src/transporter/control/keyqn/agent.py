@@ -117,7 +117,7 @@ class KeyQN:
 
     def loses_life(self, before: int, after: int) -> bool:
         """Whether its memory begins anew here: in training a lost life ended an episode."""
-        return self.config.protocol.life_loss_ends and after < before
+        return self.config.protocol.life_loss_forgets and after < before
 
     def save(self, path: str | Path) -> None:
         """One .safetensors file that `load` reads, detector included."""

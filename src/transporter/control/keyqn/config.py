@@ -23,6 +23,7 @@ class NetworkConfig:
     align: int = 8  # a keypoint takes a multiple of so many inputs: a GPU is slow with rows of an odd width
     hidden: int = 256  # units of the layers before and after the memory
     memory: int = 128  # units of the LSTM (the paper's options agent, which sees pixels, has 256: §4.2.2)
+    forget: float = 0.0  # added to the forget gates: with 2, nine tenths of a memory are kept at first, with 0 half
     dueling: bool = True  # value and advantages apart (Wang et al. 2016; kept by Rainbow, SPR and BBF)
     bins: int = 51  # Q as a histogram, learnt by classification (Farebrother et al. 2024); 0: a number, by regression
     limit: float = 10.0  # the histogram's range is ±limit, after rescaling (C51's, in Rainbow, SPR and BBF)
@@ -148,21 +149,38 @@ class ProtocolConfig:
     first_updates: int = 2_000  # interactions before the first update (SPR and BBF)
     epsilon_end: float = 0.01  # share of random actions …
     epsilon_steps: int = 5_000  # … reached after so many interactions, falling linearly from 1 (SPR: 2,001; DrQ: 5,000)
+    epsilon_fade: float = 0.0  # … and by the last one less by this share of itself, linearly; 1: none (SPR, BBF: early)
     sticky: float = 0.0  # probability that the emulator repeats the last action instead
     life_loss_ends: bool = True  # in training a lost life ends the episode; in evaluation only the memory begins anew
+    life_loss_keeps: bool = False  # … which then goes on: an igloo, say, stays too
     episodes: int = 100  # of evaluation
     evaluation_epsilon: float = 0.001  # share of random actions in evaluation (SPR, BBF)
 
     def __post_init__(self) -> None:
         if self.interactions < 1 or self.episodes < 1 or self.first_updates < 0 or self.epsilon_steps < 0:
             raise InputError("interactions and episodes must be at least 1, first_updates and epsilon_steps at least 0")
-        if not (0 <= self.epsilon_end <= 1 and 0 <= self.evaluation_epsilon <= 1 and 0 <= self.sticky <= 1):
-            raise InputError("epsilon and sticky are shares between 0 and 1")
+        shares = (self.epsilon_end, self.epsilon_fade, self.evaluation_epsilon, self.sticky)
+        if not all(0 <= share <= 1 for share in shares):
+            raise InputError("epsilon, epsilon_fade and sticky are shares between 0 and 1")
+
+    @property
+    def life_loss_forgets(self) -> bool:
+        """Whether memory begins anew where a life is lost."""
+        return self.life_loss_ends and not self.life_loss_keeps
 
     def epsilon(self, step: int) -> float:
         """Share of random actions at an interaction."""
         done = min(1.0, step / self.epsilon_steps) if self.epsilon_steps else 1.0
-        return 1 + (self.epsilon_end - 1) * done
+        fading = max(0, step - self.epsilon_steps) / max(1, self.interactions - self.epsilon_steps)
+        return (1 + (self.epsilon_end - 1) * done) * (1 - self.epsilon_fade * min(1.0, fading))
+
+
+# What earlier versions did not have, as they did without.
+BEFORE: dict[str, dict[str, Any]] = {
+    "network": {"forget": 0.0, "opinions": 1, "speeds": 0, "align": 1, "level_features": False, "ground": 0},
+    "learning": {"priority": 0.0, "trace": 0.0, "jitter": 0.0, "cool": 0.0},
+    "protocol": {"epsilon_fade": 0.0, "life_loss_keeps": False},
+}
 
 
 @dataclass(frozen=True)
@@ -181,12 +199,9 @@ class KeyQNConfig:
     def from_json(cls, data: dict[str, Any]) -> "KeyQNConfig":
         try:
             return cls(
-                # What earlier versions did not have, as they did without.
-                NetworkConfig(
-                    **{"opinions": 1, "speeds": 0, "align": 1, "level_features": False, "ground": 0, **data["network"]}
-                ),
-                LearningConfig(**{"priority": 0.0, "trace": 0.0, "jitter": 0.0, "cool": 0.0, **data["learning"]}),
-                ProtocolConfig(**data["protocol"]),
+                NetworkConfig(**BEFORE["network"] | data["network"]),
+                LearningConfig(**BEFORE["learning"] | data["learning"]),
+                ProtocolConfig(**BEFORE["protocol"] | data["protocol"]),
                 EyesConfig(**data.get("eyes", {})),  # version 0.1 had none
             )
         except (KeyError, TypeError) as error:

@@ -1,16 +1,18 @@
 """Atari games for agents: in ale-py's threads, or in processes, which can film, and know the truth."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from jaxtyping import Int64
 
 from transporter.control.keyqn.observe import Kind
 from transporter.control.keyqn.training import Game
-from transporter.envs import atari
+from transporter.envs import atari, atari_truth
 from transporter.errors import InputError
 from transporter.workers import cores
 
@@ -29,6 +31,20 @@ class TruthObservation(gymnasium.ObservationWrapper[np.ndarray, int, np.ndarray]
         return self.env.unwrapped.truth().rows()  # type: ignore[attr-defined]
 
 
+class OneByOne(SyncVectorEnv):
+    """Games in this process, one after the other, and with all that their emulators tell."""
+
+    def __init__(self, one: Callable[[], gymnasium.Env[np.ndarray, int]], count: int, sticky: float) -> None:
+        super().__init__([one] * count, autoreset_mode=AutoresetMode.NEXT_STEP)
+        self._sticky = sticky
+
+    def come_back(
+        self, seeds: Int64[np.ndarray, "n"], restarts: Int64[np.ndarray, "n"], played: Sequence[Int64[np.ndarray, "t"]]
+    ) -> np.ndarray | None:
+        """See atari.come_back(): None where it does not know how."""
+        return None if self._sticky and restarts.any() else atari.come_back(self, seeds, restarts, played)
+
+
 def game(
     name: str, seeds: Sequence[int], kind: Kind, size: int, sticky: float = 0.0, processes: int | None = None
 ) -> Game:
@@ -43,6 +59,8 @@ def game(
     def make(count: int) -> VectorEnv:
         if kind == "objects":
             return _with_truth(name, count, sticky, processes)
+        if processes is None and name in atari_truth.UNNOTICED:  # ale-py's threads do not tell when it is over
+            return OneByOne(partial(atari.AtariEnv, name, size, sticky=sticky), count, sticky)
         return atari.make_vector(name, count, size, sticky=sticky, film=processes is not None, workers=processes)
 
     return Game(name, tuple(seeds), len(scene.actions), make)
@@ -53,7 +71,7 @@ def _with_truth(name: str, count: int, sticky: float, processes: int | None) -> 
         return TruthObservation(atari.AtariEnv(name, UNSEEN, sticky=sticky))
 
     if cores() <= FEW or not hasattr(os, "fork"):
-        return SyncVectorEnv([one] * count, autoreset_mode=AutoresetMode.NEXT_STEP)
+        return OneByOne(one, count, sticky)
     from transporter.envs.atari_processes import AtariProcesses
 
     return AtariProcesses(name, count, show="truth", sticky=sticky, workers=processes)

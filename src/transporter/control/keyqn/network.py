@@ -53,6 +53,8 @@ class QNetwork:
         self.actions = legal.shape[1]
         self._names = torch.arange(self.actions, device=legal.device)
         hidden, memory = config.hidden, config.memory
+        self._forget = torch.zeros(4 * memory, device=legal.device)
+        self._forget[memory : 2 * memory] = config.forget  # gates: input, forget, output, candidate
         self.layout = Layout(
             {
                 **inputs.weights,
@@ -95,6 +97,8 @@ class QNetwork:
         known = (~before.first).to(x.dtype)[..., None]
         past = torch.cat((before.action[..., None] == self._names, before.reward[..., None]), -1) * known
         z = apply_linear(weights, "gates", torch.cat((x, past.flatten(1, 2)), -1)).view(a, t, b, -1)
+        if self.config.forget:
+            z = z + self._forget
         recalled, memory = unroll(z, weights["recall.weight"], memory, before.first, skip, self.step)
         y = torch.cat((x[:, skip * b :], recalled.flatten(1, 2)), -1)
         scores = torch.stack([self._judge(weights, opinion, y, (a, t - skip, b)) for opinion in self._opinions()])

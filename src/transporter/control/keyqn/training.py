@@ -80,7 +80,11 @@ class Training:
         playing = max(0, protocol.interactions - self._warm_up)
         self.learner = Learner(learning, self.network, self.replay, seeds, playing * learning.updates, capture)
         self.actor = Actor(self.network, observer, self.learner.playing, replay=self.replay, capture=capture)
-        self.arena = Arena([game.make(len(game.seeds)) for game in games], life_loss_ends=protocol.life_loss_ends)
+        self.arena = Arena(
+            [game.make(len(game.seeds)) for game in games],
+            life_loss_ends=protocol.life_loss_ends,
+            life_loss_forgets=protocol.life_loss_forgets,
+        )
         self.eyes: InLoop | None = None
         if in_loop:
             assert isinstance(observer, Keypoints | Grounded)

@@ -1,0 +1,159 @@
+"""What Frostbite asks of an agent: one that sees the truth, or a little more of it, with small networks on one core.
+
+    python benchmarks/frostbite.py --sees igloo --out runs/igloo.json
+    python benchmarks/frostbite.py --built 12 --protocol.interactions 30000 --protocol.episodes 25 --out runs/door.json
+
+Sixteen hops onto white floes finish an igloo, and its door pays hundreds; where things are tells of none of this.
+Agents see that alone (`places`), also which rows of floes are white (`colours`, as features under keypoints show), or
+also how far the igloo is (`igloo`). With `--built 12` its door is near: who finds it, and finds it again, shows soon.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import gymnasium
+import numpy as np
+import torch
+import tyro
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from transporter.cli import leave
+from transporter.cli.given import at_least
+from transporter.control.keyqn.config import KeyQNConfig, LearningConfig, NetworkConfig
+from transporter.control.keyqn.evaluation import evaluate
+from transporter.control.keyqn.observe import Objects
+from transporter.control.keyqn.training import Game, training
+from transporter.control.rollout import Arena
+from transporter.envs import atari_truth
+from transporter.envs.atari import AtariEnv
+from transporter.errors import InputError
+from transporter.results import Result
+from transporter.training.learner import Hardware
+
+GAME = "frostbite"
+COLOURS, WHITE = slice(43, 47), 12  # RAM: the colour of each row of floes
+IGLOO, NONE, BLOCKS = 77, 255, 16  # RAM: how many blocks there are, less one; of how many
+LEVEL = 75  # RAM: counts from 0; a door leads to the next
+STEADY = 1 / 2_000  # share of today's weights in a mean of them that changes slowly
+STRETCH = 5_000
+Sees = Literal["places", "colours", "igloo"]
+SMALL = KeyQNConfig(
+    NetworkConfig(thermometer=20, speeds=8, hidden=128, memory=64), LearningConfig(batch=8, anneal=10_000)
+)
+
+
+def one_of_each_row(names: Sequence[str]) -> list[int]:
+    """The rows of truth that say all: the three floes of a row keep their distance."""
+    return [i for i, name in enumerate(names) if not (name.startswith("floe") and not name.endswith("_0"))]
+
+
+class Told(gymnasium.Env[np.ndarray, int]):
+    """The game as its true objects, and as much more as the agent is to see: (n, 3) present, x, y."""
+
+    def __init__(self, sees: Sees, built: int) -> None:
+        self.game, self.sees, self.built = AtariEnv(GAME, 1), sees, built
+        self.rows = one_of_each_row(self.game.scene.objects)
+        self.doors = 0  # entered so often since the game was switched on
+        self.observation_space = gymnasium.spaces.Box(-1, 1, self._seen().shape, np.float32)
+        self.action_space = self.game.action_space
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        self.game.begin(seed)
+        if self.built:
+            self.game.ale.setRAM(IGLOO, self.built - 1)
+        return self._seen(), self._info()
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        before = self.game.ale.getRAM()[LEVEL]
+        reward = self.game.play(action)
+        self.doors += int(self.game.ale.getRAM()[LEVEL] > before)
+        return self._seen(), reward, *self.game.ended(), self._info()
+
+    def _info(self) -> dict[str, Any]:
+        return {"lives": self.game.ale.lives()}
+
+    def _blocks(self) -> int:
+        told = int(self.game.ale.getRAM()[IGLOO])
+        return 0 if told == NONE else told + 1
+
+    def _seen(self) -> np.ndarray:
+        ram = self.game.ale.getRAM()
+        seen = atari_truth.truth(GAME, ram).rows()[self.rows]
+        if self.sees != "places":
+            seen = np.concatenate((seen, [(1, 2 * (colour == WHITE) - 1, 0) for colour in ram[COLOURS]]))
+        if self.sees == "igloo":
+            seen = np.concatenate((seen, [(1, 2 * self._blocks() / BLOCKS - 1, float(self._blocks() == BLOCKS))]))
+        return seen.astype(np.float32)
+
+
+def main(
+    sees: Sees = "colours",
+    seeds: int = 4,
+    first_seed: int = 0,
+    built: int = 0,
+    out: Path | None = None,
+    settings: Annotated[KeyQNConfig, tyro.conf.arg(name="")] = SMALL,
+) -> None:
+    """Learn, evaluate, and write one file, which grows with every stretch.
+
+    Args:
+        sees: places of things; also the colours of floes; also the igloo.
+        seeds: How many agents learn.
+        first_seed: The first of their seeds.
+        built: So many blocks of the igloo stand when a game begins: with 12, its door is four hops away.
+        out: Where the JSON goes; figures `steady` are of a slow mean of the weights, not of the last ones.
+        settings: What decides an agent.
+    """
+    at_least(1, seeds=seeds)
+    at_least(0, built=built, first_seed=first_seed)
+    if built > BLOCKS:
+        raise InputError(f"an igloo has {BLOCKS} blocks, not {built}")
+    torch.set_num_threads(1)
+    chosen = tuple(range(first_seed, first_seed + seeds))
+
+    def make(count: int) -> SyncVectorEnv:
+        return SyncVectorEnv([lambda: Told(sees, built)] * count, autoreset_mode=AutoresetMode.NEXT_STEP)
+
+    actions, slots = len(AtariEnv(GAME, 1).scene.actions), len(Told(sees, built).reset()[0])
+    observer, config = Objects(slots), {**settings.to_json(), "sees": sees, "built": built}
+    figures: dict[str, float] = {}
+    curves: dict[str, list[float | None]] = {f"seed {seed}": [] for seed in chosen}
+    doors: dict[str, list[int]] = {f"seed {seed}": [] for seed in chosen}
+
+    def write() -> None:
+        if out is not None:
+            told = {"curves": curves, "doors entered so far": doors, "stretch": STRETCH}
+            Result("frostbite from the truth", figures, config, {"agents": list(chosen)}, told, device="cpu").write(out)
+
+    with training(settings, [Game(GAME, chosen, actions, make)], observer, Hardware("cpu")) as learning:
+        scores: list[list[float]] = [[] for _ in chosen]
+        steady = learning.learner.online.detach().clone()
+        for number, finished in learning.steps():
+            steady.lerp_(learning.learner.online.detach(), STEADY)
+            for player, score, _ in finished:
+                scores[player].append(score)
+            if number % STRETCH == 0 or number == settings.protocol.interactions:
+                games = learning.arena.games[0].envs  # type: ignore[attr-defined]
+                for seed, own, env in zip(chosen, scores, games, strict=True):
+                    curves[f"seed {seed}"].append(round(float(np.mean(own)), 1) if own else None)
+                    doors[f"seed {seed}"].append(env.doors)
+                scores = [[] for _ in chosen]
+                print(
+                    sees, number, [curve[-1] for curve in curves.values()], [d[-1] for d in doors.values()], flush=True
+                )
+                write()
+        copies = min(25, settings.protocol.episodes)
+        arena = Arena([make(copies) for _ in chosen], life_loss_ends=settings.protocol.life_loss_forgets)
+        protocol, network = settings.protocol, learning.network
+        for name, weights in (("", learning.learner.acting), (" steady", steady)):
+            found = evaluate(network, observer, weights, arena, chosen, protocol.evaluation_epsilon, protocol.episodes)
+            means = found.mean(1)
+            figures |= {f"seed {seed}{name}": round(float(mean), 1) for seed, mean in zip(chosen, means, strict=True)}
+            figures[f"mean{name}"] = round(float(means.mean()), 1)
+    print(figures, flush=True)
+    write()
+
+
+if __name__ == "__main__":
+    leave(lambda: tyro.cli(main))

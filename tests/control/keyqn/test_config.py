@@ -1,0 +1,32 @@
+"""What an agent's settings mean, and those of earlier versions."""
+
+import json
+
+import pytest
+
+from transporter.control.keyqn.config import KeyQNConfig, ProtocolConfig
+
+
+def test_random_actions_become_rare_and_then_rarer() -> None:
+    protocol = ProtocolConfig(interactions=300, epsilon_steps=100, epsilon_end=0.1, epsilon_fade=0.5)
+    shares = [protocol.epsilon(step) for step in (0, 50, 100, 200, 300)]
+    assert shares == pytest.approx([1, 0.55, 0.1, 0.075, 0.05])
+    steady = ProtocolConfig(interactions=300, epsilon_steps=100, epsilon_end=0.1)
+    assert [steady.epsilon(step) for step in (100, 200, 300)] == pytest.approx([0.1] * 3)
+    assert ProtocolConfig(interactions=100, epsilon_steps=0, epsilon_fade=1).epsilon(100) == 0
+
+
+@pytest.mark.parametrize(
+    ("ends", "keeps", "forgets"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_memory_begins_anew_where_a_life_ends_an_episode_unless_it_is_kept(
+    ends: bool, keeps: bool, forgets: bool
+) -> None:
+    assert ProtocolConfig(life_loss_ends=ends, life_loss_keeps=keeps).life_loss_forgets is forgets
+
+
+def test_an_earlier_version_did_without_what_it_did_not_have() -> None:
+    told = json.loads(json.dumps(KeyQNConfig().to_json()))
+    for part, name in (("network", "forget"), ("protocol", "epsilon_fade"), ("protocol", "life_loss_keeps")):
+        del told[part][name]
+    assert KeyQNConfig.from_json(told) == KeyQNConfig()
