@@ -25,8 +25,8 @@ COMMIT, STEPS = ActingConfig().commit, EvaluationConfig().steps
 RANDOM = "random actions"
 
 
-def play(env: AtariEnv, seed: int, shots: float, surfaces: bool) -> tuple[float, int, int]:
-    """An episode of options, shooting at so many of the steps: its score, lives lost, and how many near the surface."""
+def play(env: AtariEnv, seed: int, shots: float, surfaces: bool) -> tuple[float, int, int, int]:
+    """An episode of options, shooting at so many of the steps: its score, length, lives lost, and near the surface."""
     names, chance = env.scene.actions, np.random.default_rng(seed)
     env.begin(seed)
     score, lost, above, sank = 0.0, 0, 0, 0
@@ -44,7 +44,7 @@ def play(env: AtariEnv, seed: int, shots: float, surfaces: bool) -> tuple[float,
         sank = int(told[SINKING])
         if any(env.ended()):
             break
-    return score, lost, above
+    return score, step + 1, lost, above
 
 
 def at_random(env: AtariEnv, seed: int) -> float:
@@ -73,9 +73,12 @@ def main(episodes: int = 64, seed: int = 0, out: Path | None = None) -> None:
         for shots in (0.0, 0.5, 1.0):
             way = f"options, shooting at {shots:g} of the steps{'' if surfaces else ', not up without a diver'}"
             played = [play(env, each, shots, surfaces) for each in seeds]
-            scores[way] = [score for score, _, _ in played]
-            figures[f"{way}: lives lost"] = sum(lost for _, lost, _ in played)
-            figures[f"{way}: … near the surface"] = sum(above for _, _, above in played)
+            scores[way] = [score for score, *_ in played]
+            lengths = [length for _, length, *_ in played]
+            figures[f"{way}: steps of an episode"] = round(float(np.mean(lengths)), 1)
+            figures[f"{way}: … error of the mean"] = round(float(np.std(lengths, ddof=1) / len(lengths) ** 0.5), 1)
+            figures[f"{way}: lives lost"] = sum(lost for *_, lost, _ in played)
+            figures[f"{way}: … near the surface"] = sum(above for *_, above in played)
     for way, own in scores.items():
         figures[f"{way}: mean"] = round(float(np.mean(own)), 1)
         figures[f"{way}: error of the mean"] = round(float(np.std(own, ddof=1) / len(own) ** 0.5), 1)

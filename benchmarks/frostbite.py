@@ -9,6 +9,7 @@ also how far the igloo is (`igloo`). With `--built 12` its door is near: who fin
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -51,8 +52,8 @@ def one_of_each_row(names: Sequence[str]) -> list[int]:
 class Told(gymnasium.Env[np.ndarray, int]):
     """The game as its true objects, and as much more as the agent is to see: (n, 3) present, x, y."""
 
-    def __init__(self, sees: Sees, built: int) -> None:
-        self.game, self.sees, self.built = AtariEnv(GAME, 1), sees, built
+    def __init__(self, sees: Sees, built: int, sticky: float = 0.0) -> None:
+        self.game, self.sees, self.built = AtariEnv(GAME, 1, sticky=sticky), sees, built
         self.rows = one_of_each_row(self.game.scene.objects)
         self.doors = 0  # entered so often since the game was switched on
         self.observation_space = gymnasium.spaces.Box(-1, 1, self._seen().shape, np.float32)
@@ -113,7 +114,9 @@ def main(
     chosen = tuple(range(first_seed, first_seed + seeds))
 
     def make(count: int) -> SyncVectorEnv:
-        return SyncVectorEnv([lambda: Told(sees, built)] * count, autoreset_mode=AutoresetMode.NEXT_STEP)
+        return SyncVectorEnv(
+            [partial(Told, sees, built, settings.protocol.sticky)] * count, autoreset_mode=AutoresetMode.NEXT_STEP
+        )
 
     actions, slots = len(AtariEnv(GAME, 1).scene.actions), len(Told(sees, built).reset()[0])
     observer, config = Objects(slots), {**settings.to_json(), "sees": sees, "built": built}

@@ -19,6 +19,7 @@ from transporter.results import Result
 
 GAMES = ("montezuma_revenge", "ms_pacman", "seaquest")
 BOUNDS = (0.1, 0.2, 0.5)
+MOVES = 0.2
 BATCH = 500
 
 
@@ -69,7 +70,11 @@ def main(games: tuple[str, ...] = GAMES, steps: int = 8_000, seed: int = 0, out:
         objects, keypoints = lengths(centres, alive), lengths(points, alive)
         avatar = objects[:, 0][~np.isnan(objects[:, 0])]
         figures |= {f"{game}: avatar, {q:g} of its steps within": float(np.quantile(avatar, q)) for q in (0.99, 0.999)}
-        figures[f"{game}: avatar, longest step"] = float(avatar.max())
+        near = avatar <= MOVES  # what goes farther was put elsewhere: back at the start, through a tunnel
+        figures[f"{game}: avatar, longest step within {MOVES:g}"] = float(avatar[near].max())
+        figures[f"{game}: avatar, times it was put elsewhere"] = int((~near).sum())
+        figures[f"{game}: avatar, shortest way elsewhere"] = float(avatar[~near].min(initial=np.inf))
+        figures[f"{game}: avatar, longest way elsewhere"] = float(avatar[~near].max(initial=0.0))
         figures[f"{game}: avatar, longest step as a life is lost"] = float(
             np.nanmax(lengths(centres[:, :1], lost), initial=0.0)
         )

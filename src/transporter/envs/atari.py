@@ -161,14 +161,17 @@ class AtariEnv(PixelEnv):
         for _ in range(REPEAT):
             reward += self.ale.act(self.actions[int(action)])
             self._remember()
-            if any(self.ended()):
+            if self.ale.game_over() or self._over_unnoticed():
                 break
         return float(reward)
 
     def ended(self) -> tuple[bool, bool]:
         """Whether the game is over, and whether it was cut short."""
-        over = self.ale.game_over(with_truncation=False) or atari_truth.is_over(self.scene.name, self.ale.getRAM())
-        return over, self.ale.game_truncated()
+        return self.ale.game_over(with_truncation=False) or self._over_unnoticed(), self.ale.game_truncated()
+
+    def _over_unnoticed(self) -> bool:
+        name = self.scene.name
+        return name in atari_truth.UNNOTICED and atari_truth.is_over(name, self.ale.getRAM())
 
     @property
     def screens(self) -> Screens:

@@ -223,12 +223,12 @@ def truth(game: str, ram: Ram, screens: Iterable[Screen] = ()) -> Truth:
 # The emulator does not notice that a game of Frostbite is over if the last of its lives froze to death: after some five
 # hundred steps the console begins to play by itself, and actions do nothing any more until the episode is cut.
 UNNOTICED = {"frostbite"}  # games of which that is so
-FROZEN, SPARE_LIVES = 16, 76  # a bit of r113; a byte
+SPARE_LIVES, STATE, FROZEN = 76, 113, 16  # two bytes, and a bit of the second
 
 
 def is_over(game: str, ram: Ram) -> bool:
     """Whether a game has ended that the emulator takes to be going on."""
-    return game in UNNOTICED and ram[SPARE_LIVES] == 0 and bool(ram[113] & FROZEN)
+    return game in UNNOTICED and ram[SPARE_LIVES] == 0 and bool(ram[STATE] & FROZEN)
 
 
 def _rules(game: str) -> Rules:

@@ -47,6 +47,15 @@ def test_processes_show_what_this_process_shows(monkeypatch: pytest.MonkeyPatch)
     there.close()
 
 
+def test_agents_are_told_where_a_game_of_frostbite_is_over() -> None:
+    """By freezing, which ale-py's threads do not notice: who idles has lost four lives after 3,081 steps at most."""
+    where = Arena([games.game("frostbite", (0,), "points", 16).make(1)], life_loss_ends=True)
+    where.reset(np.zeros(1, np.int64))
+    ends = [step for step in range(3_100) if where.step(np.zeros(1, np.int64)).discount[0] == 0]
+    assert len(ends) == 4
+    where.close()
+
+
 def test_a_game_without_truth_is_refused() -> None:
     with pytest.raises(InputError, match="no ground truth"):
         games.game("tetris", (0,), "objects", 80)

@@ -1,4 +1,4 @@
-"""Atari games for agents: in ale-py's threads, or in processes, which can film, and know the truth."""
+"""Atari games for agents: in ale-py's threads, one by one, or in processes; the latter two know the truth."""
 
 import os
 from collections.abc import Callable, Sequence

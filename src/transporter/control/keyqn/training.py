@@ -188,7 +188,9 @@ class Training:
                 self.eyes.see(step, [torch.from_numpy(view) for view in moment.views])
             progress(step)
         if not self._shows(saved.state["shown"]):
-            raise InputError("the games do not come back to where they were: another version of the emulator?")
+            raise InputError(
+                "the games do not come back to where they were: another version of the emulator, or of this program?"
+            )
 
     def _shown(self) -> list[str]:
         """What games show, in short."""

@@ -60,13 +60,18 @@ class Study:
         self.alone = world == 1
         self.keeps = self.device.type == "cpu" and self.replay.nbytes <= KEPT and self.alone
         self.seed = seed
-        self.needs = max(config.acting.warm_up, config.learning.length + 1, config.eyes.offset + 1)
+        self.needs = self._least
         self.chance = self._chance(0)
         self._probes: tuple[UInt8[Tensor, "n h w 3"], Float[np.ndarray, "n k 2"]] | None = None
 
     def _chance(self, step: int) -> np.random.Generator:
         """Draws of this learner, from a step on."""
         return np.random.default_rng((self.seed, 1, self.rank, step) if self.rank else (self.seed, 1))
+
+    @property
+    def _least(self) -> int:
+        c = self.config
+        return max(c.acting.warm_up, c.learning.length + 1, c.eyes.offset + 1)
 
     @property
     def ready(self) -> bool:
@@ -135,7 +140,7 @@ class Study:
             tensors |= {f"eyes.{name}": t for name, t in saved.tensors.items()}
             state["seen"] = saved.step
         if replay:
-            state["rows"] = self.rows.tolist()
+            state |= {"rows": self.rows.tolist(), "needs": self.needs}
             tensors |= {f"replay.{name}": t for name, t in self.replay.tensors(self.replay.capacity).items()}
             if self._probes is not None:
                 tensors |= {"probes.frames": self._probes[0], "probes.points": torch.from_numpy(self._probes[1])}
@@ -156,8 +161,9 @@ class Study:
         self.rows[:] = saved.state.get("rows", 0) if self.alone else 0
         if self.alone and (kept := saved.part("replay.")):
             self.replay.restore(kept)
+            self.needs = saved.state.get("needs", self._least)
         else:  # no more than there was
-            self.needs = max(self.needs, min(saved.step, int(self.config.acting.refill * self.config.capacity)))
+            self.needs = max(self._least, min(saved.step, int(self.config.acting.refill * self.config.capacity)))
         if probes := saved.part("probes."):
             self._probes = probes["frames"].to(self.device), probes["points"].numpy()
 
