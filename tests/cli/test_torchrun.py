@@ -52,9 +52,9 @@ def test_two_processes_learn_what_one_does(forked, data, tmp_path: Path) -> None
 
 EXPLORE = ["--video", "0", "--network.hidden", "16", "--network.memory", "8", "--network.layers", "8", "8", "4",
            "--learning.batch", "4", "--learning.unroll", "4", "--learning.burn-in", "2", "--acting.players", "4",
-           "--acting.warm-up", "8", "--acting.replay", "400", "--eyes.size", "32", "--eyes.batch", "8",
-           "--eyes.offset", "5", "--eyes.tiny", "--evaluation.episodes", "2", "--evaluation.steps", "30",
-           "--evaluation.look-every", "0", "--log-every", "80", "--checkpoint-every", "160",
+           "--acting.warm-up", "8", "--acting.replay", "400", "--acting.refill", "0.08", "--eyes.size", "32",
+           "--eyes.batch", "8", "--eyes.offset", "5", "--eyes.tiny", "--evaluation.episodes", "2",
+           "--evaluation.steps", "30", "--evaluation.look-every", "0", "--log-every", "80", "--checkpoint-every", "160",
            "--device", "cpu"]  # fmt: skip
 
 
