@@ -147,7 +147,9 @@ def main(
                 )
                 write()
         copies = min(25, settings.protocol.episodes)
-        arena = Arena([make(copies) for _ in chosen], life_loss_ends=settings.protocol.life_loss_forgets)
+        arena = Arena(
+            [make(copies) for _ in chosen], life_loss_ends=True, life_loss_forgets=settings.protocol.life_loss_forgets
+        )
         protocol, network = settings.protocol, learning.network
         for name, weights in (("", learning.learner.acting), (" steady", steady)):
             found = evaluate(network, observer, weights, arena, chosen, protocol.evaluation_epsilon, protocol.episodes)

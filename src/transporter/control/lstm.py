@@ -19,6 +19,11 @@ SHUT = -1e4  # added to a gate: its sigmoid is 0 exactly
 Step = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None]
 
 
+def forget_gates(memory: int) -> slice:
+    """Where they are among the gates of so many units: after those of the input, before the output's and candidates."""
+    return slice(memory, 2 * memory)
+
+
 def one_step(z: Tensor, c: Tensor, new: Tensor, squashed: Tensor, h: Tensor) -> None:
     """Gates (a, b, 4m) opened in place; from them and c (a, b, m) the new c, its tanh, and h, into the last three."""
     m = c.shape[-1]
@@ -51,7 +56,7 @@ class _Unroll(torch.autograd.Function):
         first = first.transpose(0, 1)[..., None]  # time before all else from here on
         z = z.transpose(0, 1).clone(memory_format=torch.contiguous_format)  # gates open in place
         m = h.shape[-1]
-        z[..., m : 2 * m].masked_fill_(first, SHUT)  # what an episode begins with does not keep c
+        z[..., forget_gates(m)].masked_fill_(first, SHUT)  # what an episode begins with does not keep c
         keep = (~first).to(z.dtype)
         cs, hs = z.new_empty(len(z) + 1, *c.shape), z.new_empty(len(z) + 1, *h.shape)
         cs[0], hs[0] = c, h

@@ -170,8 +170,8 @@ class AtariEnv(PixelEnv):
         return self.ale.game_over(with_truncation=False) or self._over_unnoticed(), self.ale.game_truncated()
 
     def _over_unnoticed(self) -> bool:
-        name = self.scene.name
-        return name in atari_truth.UNNOTICED and atari_truth.is_over(name, self.ale.getRAM())
+        rule = atari_truth.UNNOTICED.get(self.scene.name)
+        return rule is not None and rule(self.ale.getRAM())
 
     @property
     def screens(self) -> Screens:

@@ -220,15 +220,14 @@ def truth(game: str, ram: Ram, screens: Iterable[Screen] = ()) -> Truth:
     return Truth(coords.from_pixels(pixels, WIDTH, HEIGHT), np.array([b is not None for b in found]))
 
 
-# The emulator does not notice that a game of Frostbite is over if the last of its lives froze to death: after some five
-# hundred steps the console begins to play by itself, and actions do nothing any more until the episode is cut.
-UNNOTICED = {"frostbite"}  # games of which that is so
-SPARE_LIVES, STATE, FROZEN = 76, 113, 16  # two bytes, and a bit of the second
+def _frozen(ram: Ram) -> bool:
+    """The last life of Frostbite has frozen to death."""
+    return ram[76] == 0 and bool(ram[113] & 16)
 
 
-def is_over(game: str, ram: Ram) -> bool:
-    """Whether a game has ended that the emulator takes to be going on."""
-    return game in UNNOTICED and ram[SPARE_LIVES] == 0 and bool(ram[STATE] & FROZEN)
+# Ends of games that the emulator takes to go on: after some five hundred steps the console begins to play by itself,
+# and actions do nothing any more until the episode is cut.
+UNNOTICED: dict[str, Callable[[Ram], bool]] = {"frostbite": _frozen}
 
 
 def _rules(game: str) -> Rules:

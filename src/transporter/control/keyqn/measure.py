@@ -133,7 +133,10 @@ def play_one(task: Task, progress: Callable[[int], None] = lambda episodes: None
     processes = -(-cores() // len(agents)) if elsewhere else None
     played = game(experiment.games[0], experiment.seeds, experiment.kind, size, protocol.sticky, processes)
     # Scores are those of whole games; but what was a new beginning in training is one for the memory here, too.
-    arena = Arena([played.make(copies) for _ in agents], life_loss_ends=protocol.life_loss_forgets)
+    wiped = protocol.life_loss_forgets
+    arena = Arena(
+        [played.make(copies) for _ in agents], life_loss_ends=protocol.life_loss_ends, life_loss_forgets=wiped
+    )
     try:
         scores = evaluate(
             QNetwork(config.network, seen.inputs(config.network), legal),

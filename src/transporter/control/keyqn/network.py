@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from transporter.control.keyqn.config import NetworkConfig
 from transporter.control.keyqn.weights import Layout, Weight, Weights, apply_linear, apply_norm, linear, norm
-from transporter.control.lstm import Step, one_step, unroll
+from transporter.control.lstm import Step, forget_gates, one_step, unroll
 from transporter.control.replay import Before, Memory
 from transporter.coords import cell_centres
 
@@ -54,7 +54,7 @@ class QNetwork:
         self._names = torch.arange(self.actions, device=legal.device)
         hidden, memory = config.hidden, config.memory
         self._forget = torch.zeros(4 * memory, device=legal.device)
-        self._forget[memory : 2 * memory] = config.forget  # gates: input, forget, output, candidate
+        self._forget[forget_gates(memory)] = config.forget
         self.layout = Layout(
             {
                 **inputs.weights,
