@@ -1,13 +1,16 @@
-"""What Frostbite asks of an agent: one that sees the truth, or a little more of it, with small networks on one core.
+"""What Frostbite asks of an agent: with small networks on one core, of what it sees the truth or the shipped keypoints.
 
     python benchmarks/frostbite.py --sees igloo --out runs/igloo.json
+    python benchmarks/frostbite.py --sees keypoints --protocol.epsilon-end 0.03 --protocol.epsilon-fade 1
     python benchmarks/frostbite.py --built 12 --protocol.interactions 30000 --protocol.episodes 25 --out runs/door.json
 
 Sixteen hops onto white floes finish an igloo, and its door pays hundreds; where things are tells of none of this.
 Agents see that alone (`places`), also which rows of floes are white (`colours`, as features under keypoints show), or
-also how far the igloo is (`igloo`). With `--built 12` its door is near: who finds it, and finds it again, shows soon.
+also how far the igloo is (`igloo`); or frames, by way of keypoints and their features (`keypoints`). With `--built 12`
+its door is near: who finds it, and finds it again, shows soon.
 """
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -23,13 +26,16 @@ from transporter.cli import leave
 from transporter.cli.given import at_least
 from transporter.control.keyqn.config import KeyQNConfig, LearningConfig, NetworkConfig
 from transporter.control.keyqn.evaluation import evaluate
-from transporter.control.keyqn.observe import Objects
+from transporter.control.keyqn.observe import Objects, Observer, observer
 from transporter.control.keyqn.training import Game, training
 from transporter.control.rollout import Arena
 from transporter.envs import atari_truth
-from transporter.envs.atari import AtariEnv
+from transporter.envs.atari import AtariEnv, scene
 from transporter.errors import InputError
+from transporter.frames import resize
+from transporter.models.zoo import load
 from transporter.results import Result
+from transporter.tensors import write_tensors
 from transporter.training.learner import Hardware
 
 GAME = "frostbite"
@@ -38,7 +44,7 @@ IGLOO, NONE, BLOCKS = 77, 255, 16  # RAM: how many blocks there are, less one; o
 LEVEL = 75  # RAM: counts from 0; a door leads to the next
 STEADY = 1 / 2_000  # share of today's weights in a mean of them that changes slowly
 STRETCH = 5_000
-Sees = Literal["places", "colours", "igloo"]
+Sees = Literal["places", "colours", "igloo", "keypoints"]
 SMALL = KeyQNConfig(
     NetworkConfig(thermometer=20, speeds=8, hidden=128, memory=64), LearningConfig(batch=8, anneal=10_000)
 )
@@ -50,13 +56,15 @@ def one_of_each_row(names: Sequence[str]) -> list[int]:
 
 
 class Told(gymnasium.Env[np.ndarray, int]):
-    """The game as its true objects, and as much more as the agent is to see: (n, 3) present, x, y."""
+    """The game as its true objects, and as much more as the agent is to see: (n, 3) present, x, y; or as frames."""
 
-    def __init__(self, sees: Sees, built: int, sticky: float = 0.0) -> None:
-        self.game, self.sees, self.built = AtariEnv(GAME, 1, sticky=sticky), sees, built
+    def __init__(self, sees: Sees, built: int, size: int, sticky: float = 0.0) -> None:
+        self.game, self.sees, self.built = AtariEnv(GAME, size, sticky=sticky), sees, built
         self.rows = one_of_each_row(self.game.scene.objects)
         self.doors = 0  # entered so often since the game was switched on
-        self.observation_space = gymnasium.spaces.Box(-1, 1, self._seen().shape, np.float32)
+        seen = self._seen()
+        least, most = (0, 255) if sees == "keypoints" else (-1, 1)
+        self.observation_space = gymnasium.spaces.Box(least, most, seen.shape, seen.dtype.type)
         self.action_space = self.game.action_space
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
@@ -79,6 +87,8 @@ class Told(gymnasium.Env[np.ndarray, int]):
         return 0 if told == NONE else told + 1
 
     def _seen(self) -> np.ndarray:
+        if self.sees == "keypoints":
+            return resize(self.game.render(), self.game.size, self.game.size)
         ram = self.game.ale.getRAM()
         seen = atari_truth.truth(GAME, ram).rows()[self.rows]
         if self.sees != "places":
@@ -99,11 +109,11 @@ def main(
     """Learn, evaluate, and write one file, which grows with every stretch.
 
     Args:
-        sees: places of things; also the colours of floes; also the igloo.
+        sees: places of things; also the colours of floes; also the igloo; or what the shipped detector finds.
         seeds: How many agents learn.
         first_seed: The first of their seeds.
         built: So many blocks of the igloo stand when a game begins: with 12, its door is four hops away.
-        out: Where the JSON goes; figures `steady` are of a slow mean of the weights, not of the last ones.
+        out: Where the JSON goes, and beside it the weights; figures `steady` are of a slow mean of them, not of the last.
         settings: What decides an agent.
     """
     at_least(1, seeds=seeds)
@@ -113,13 +123,21 @@ def main(
     torch.set_num_threads(1)
     chosen = tuple(range(first_seed, first_seed + seeds))
 
+    eyes: Observer
+    if sees == "keypoints":
+        detector = load(GAME, "cpu")
+        eyes, size = observer("keypoints", settings.network, [detector]), detector.config.size
+        judges = observer("keypoints", settings.network, [detector] * seeds)  # whose players are apart
+    else:
+        eyes, size = Objects(len(Told(sees, built, 1).reset()[0])), 1
+        judges = eyes
+
     def make(count: int) -> SyncVectorEnv:
         return SyncVectorEnv(
-            [partial(Told, sees, built, settings.protocol.sticky)] * count, autoreset_mode=AutoresetMode.NEXT_STEP
+            [partial(Told, sees, built, size, settings.protocol.sticky)] * count, autoreset_mode=AutoresetMode.NEXT_STEP
         )
 
-    actions, slots = len(AtariEnv(GAME, 1).scene.actions), len(Told(sees, built).reset()[0])
-    observer, config = Objects(slots), {**settings.to_json(), "sees": sees, "built": built}
+    config = {**settings.to_json(), "sees": sees, "built": built}
     figures: dict[str, float] = {}
     curves: dict[str, list[float | None]] = {f"seed {seed}": [] for seed in chosen}
     doors: dict[str, list[int]] = {f"seed {seed}": [] for seed in chosen}
@@ -127,9 +145,9 @@ def main(
     def write() -> None:
         if out is not None:
             told = {"curves": curves, "doors entered so far": doors, "stretch": STRETCH}
-            Result("frostbite from the truth", figures, config, {"agents": list(chosen)}, told, device="cpu").write(out)
+            Result(f"frostbite from {sees}", figures, config, {"agents": list(chosen)}, told, device="cpu").write(out)
 
-    with training(settings, [Game(GAME, chosen, actions, make)], observer, Hardware("cpu")) as learning:
+    with training(settings, [Game(GAME, chosen, len(scene(GAME).actions), make)], eyes, Hardware("cpu")) as learning:
         scores: list[list[float]] = [[] for _ in chosen]
         steady = learning.learner.online.detach().clone()
         for number, finished in learning.steps():
@@ -152,12 +170,15 @@ def main(
         )
         protocol, network = settings.protocol, learning.network
         for name, weights in (("", learning.learner.acting), (" steady", steady)):
-            found = evaluate(network, observer, weights, arena, chosen, protocol.evaluation_epsilon, protocol.episodes)
+            found = evaluate(network, judges, weights, arena, chosen, protocol.evaluation_epsilon, protocol.episodes)
             means = found.mean(1)
             figures |= {f"seed {seed}{name}": round(float(mean), 1) for seed, mean in zip(chosen, means, strict=True)}
             figures[f"mean{name}"] = round(float(means.mean()), 1)
     print(figures, flush=True)
     write()
+    if out is not None:
+        kept = {"last": learning.learner.acting, "steady": steady}
+        write_tensors(out.with_suffix(".safetensors"), kept, {"config": json.dumps(config)})
 
 
 if __name__ == "__main__":

@@ -162,7 +162,7 @@ def test_absent_objects_and_empty_slots_say_nothing() -> None:
     eyes = Objects(3)
     inputs = eyes.inputs(SMALL)
     rows = eyes([torch.tensor([[[1.0, 0.5, -0.5], [0.0, 0.9, 0.9]]])])
-    code = inputs.read(rows[None], rows[None]).view(3, -1)
+    code = vector(inputs, rows[None], rows[None]).view(3, -1)
     # x ≥ -0.75, -0.25, 0.25; y ≥ -0.75; then the place itself; no motion
     assert code[0, :13].tolist() == [1, 1, 1, 1, 0, 1, 0, 0, 0, 0.5, -0.5, 0, 0]
     assert not code[0, 13:].any()  # to the next multiple of eight
