@@ -113,7 +113,7 @@ def main(
         seeds: How many agents learn.
         first_seed: The first of their seeds.
         built: So many blocks of the igloo stand when a game begins: with 12, its door is four hops away.
-        out: Where the JSON goes, and beside it the weights; figures `steady` are of a slow mean of them, not of the last.
+        out: Where the JSON goes, and beside it the weights; figures `steady` are of a slow mean of them.
         settings: What decides an agent.
     """
     at_least(1, seeds=seeds)
