@@ -92,17 +92,17 @@ class Codes:
     def _looked_up(
         self, weight: Float[Tensor, "a width hidden"], bias: Float[Tensor, "a 1 hidden"], heights: Heights
     ) -> Float[Tensor, "a n hidden"]:
-        slots, ground = weight, weight[:, :0]
-        if self.ground[0]:
-            slots, ground, _ = weight.split((self.slots * sum(self.parts), *self.ground), 1)
-        present, places, numbers, speeds, features, _ = slots.unflatten(1, (self.slots, -1)).split(self.parts, 2)
+        end, ground = self.slots * sum(self.parts), self.ground[0]
+        own = weight[:, :end].unflatten(1, (self.slots, -1))
+        present, places, numbers, speeds, features, _ = own.split(self.parts, 2)
         plain = torch.cat((heights.present, heights.numbers, heights.features), -1).flatten(2)
         found = torch.baddbmm(bias, plain, torch.cat((present, numbers, features), 2).flatten(1, 2))
-        if self.ground[0]:
-            found = torch.baddbmm(found, heights.ground, ground)
-        for heights_of, own, most in ((heights.places, places, self.levels), (heights.speeds, speeds, self.speeds)):
-            if most:
-                found = found + summed(heights_of, own.unflatten(2, (2, most)))
+        if ground:
+            found = torch.baddbmm(found, heights.ground, weight[:, end : end + ground])
+        if self.levels:
+            found = found + summed(heights.places, places.unflatten(2, (2, -1)))
+        if self.speeds:
+            found = found + summed(heights.speeds, speeds.unflatten(2, (2, -1)))
         return found
 
 
