@@ -42,11 +42,11 @@ GAME = "frostbite"
 COLOURS, WHITE = slice(43, 47), 12  # RAM: the colour of each row of floes
 IGLOO, NONE, BLOCKS = 77, 255, 16  # RAM: how many blocks there are, less one; of how many
 LEVEL = 75  # RAM: counts from 0; a door leads to the next
-STEADY = 1 / 2_000  # share of today's weights in a mean of them that changes slowly
 STRETCH = 5_000
 Sees = Literal["places", "colours", "igloo", "keypoints"]
 SMALL = KeyQNConfig(
-    NetworkConfig(thermometer=20, speeds=8, hidden=128, memory=64), LearningConfig(batch=8, anneal=10_000)
+    NetworkConfig(thermometer=20, speeds=8, hidden=128, memory=64),
+    LearningConfig(batch=8, anneal=10_000, steady=1 / 2_000),
 )
 
 
@@ -149,9 +149,7 @@ def main(
 
     with training(settings, [Game(GAME, chosen, len(scene(GAME).actions), make)], eyes, Hardware("cpu")) as learning:
         scores: list[list[float]] = [[] for _ in chosen]
-        steady = learning.learner.online.detach().clone()
         for number, finished in learning.steps():
-            steady.lerp_(learning.learner.online.detach(), STEADY)
             for player, score, _ in finished:
                 scores[player].append(score)
             if number % STRETCH == 0 or number == settings.protocol.interactions:
@@ -169,7 +167,10 @@ def main(
             [make(copies) for _ in chosen], life_loss_ends=True, life_loss_forgets=settings.protocol.life_loss_forgets
         )
         protocol, network = settings.protocol, learning.network
-        for name, weights in (("", learning.learner.acting), (" steady", steady)):
+        ways = {"": learning.learner.acting}
+        if settings.learning.steady:
+            ways[" steady"] = learning.learner.kept
+        for name, weights in ways.items():
             found = evaluate(network, judges, weights, arena, chosen, protocol.evaluation_epsilon, protocol.episodes)
             means = found.mean(1)
             figures |= {f"seed {seed}{name}": round(float(mean), 1) for seed, mean in zip(chosen, means, strict=True)}
@@ -177,8 +178,9 @@ def main(
     print(figures, flush=True)
     write()
     if out is not None:
-        kept = {"last": learning.learner.acting, "steady": steady}
-        write_tensors(out.with_suffix(".safetensors"), kept, {"config": json.dumps(config)})
+        write_tensors(
+            out.with_suffix(".safetensors"), {f"weights{n}": w for n, w in ways.items()}, {"config": json.dumps(config)}
+        )
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
         ("keyqn pong --learning.priority 2", "priority and correction lie between 0 and 1"),
         ("keyqn pong --observation pixels --learning.jitter 0.1", "jitter is of places: pixels have none"),
         ("keyqn pong --observation pixels --network.ground 4", "ground is seen beside keypoints: pixels have none"),
-        ("keyqn pong --learning.reset-until nan", "jitter, cool and reset_until lie between 0 and 1"),
+        ("keyqn pong --learning.reset-until nan", "jitter, cool, steady and reset_until lie between 0 and 1"),
         ("keyqn pong --model pong=pong pong=breakout", "--model names one detector for each game"),
         ("keyqn pong --model pong=", "--model names one detector for each game"),
         ("keyqn pong --network.opinions 100000000", "at most 16 opinions"),

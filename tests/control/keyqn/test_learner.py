@@ -213,6 +213,24 @@ def test_in_the_end_the_rate_falls_to_nothing() -> None:
     torch.testing.assert_close(moves[1], moves[0] / 2)
 
 
+def test_what_is_kept_is_a_mean_of_the_weights_since_the_last_reset() -> None:
+    made = learner(dataclasses.replace(PLAIN, steady=0.25, reset_every=3))
+    plain = learner()
+    assert plain.kept is plain.acting
+    mean = made.online.detach().clone()
+    for _ in range(2):
+        made.update()
+        mean.lerp_(made.online.detach(), 0.25)
+    torch.testing.assert_close(made.kept, mean)
+    assert not torch.equal(made.kept, made.acting)
+    other = learner(dataclasses.replace(PLAIN, steady=0.25, reset_every=3))
+    other.restore({name: tensor.clone() for name, tensor in made.tensors().items()}, made.done, made.since)
+    assert torch.equal(other.kept, made.kept)
+    made.update()
+    assert made.since == 0
+    assert torch.equal(made.kept, made.online)
+
+
 def test_a_gradient_that_is_not_finite_changes_one_agent_only() -> None:
     made = learner()
     made.replay.reward[0].fill_(torch.inf)

@@ -82,6 +82,7 @@ class LearningConfig:
     correction: float = 0.5  # how far that is made up for in the loss (Rainbow: 0.4 rising to 1)
     jitter: float = 0.0  # keypoints are shown up to so far off while they are learnt from (cf. DrQ); 0: where they are
     cool: float = 0.0  # share of the training, its last, in which Adam's rate falls to nothing
+    steady: float = 0.0  # in the end a mean of the weights is kept, of which each update renews this share; 0: the last
 
     def __post_init__(self) -> None:
         counts = (self.updates, self.batch, self.unroll, self.steps_start, self.steps_end, self.anneal)
@@ -97,8 +98,9 @@ class LearningConfig:
             raise InputError("trace lies between 0 and 1, and tolerance is at least 0")
         if not (0 <= self.priority <= 1 and 0 <= self.correction <= 1):
             raise InputError("priority and correction lie between 0 and 1")
-        if not (0 <= self.jitter <= 1 and 0 <= self.cool <= 1 and 0 <= self.reset_until <= 1):
-            raise InputError("jitter, cool and reset_until lie between 0 and 1")
+        shares = (self.jitter, self.cool, self.steady, self.reset_until)
+        if not all(0 <= share <= 1 for share in shares):
+            raise InputError("jitter, cool, steady and reset_until lie between 0 and 1")
 
     @property
     def length(self) -> int:
@@ -178,7 +180,7 @@ class ProtocolConfig:
 # What earlier versions did not have, as they did without.
 BEFORE: dict[str, dict[str, Any]] = {
     "network": {"forget": 0.0, "opinions": 1, "speeds": 0, "align": 1, "level_features": False, "ground": 0},
-    "learning": {"priority": 0.0, "trace": 0.0, "jitter": 0.0, "cool": 0.0},
+    "learning": {"priority": 0.0, "trace": 0.0, "jitter": 0.0, "cool": 0.0, "steady": 0.0},
     "protocol": {"epsilon_fade": 0.0, "life_loss_keeps": False},
 }
 

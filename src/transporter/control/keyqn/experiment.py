@@ -145,7 +145,7 @@ def _agent(experiment: Experiment, training: Training, index: int) -> KeyQN:
     return KeyQN(
         experiment.config,
         experiment.kind,
-        training.learner.acting[index].clone(),
+        training.learner.kept[index].clone(),
         actions=int(training.legal[index]),
         heads=training.network.actions,
         slots=getattr(training.observer, "slots", 0),

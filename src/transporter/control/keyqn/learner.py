@@ -67,6 +67,7 @@ class Learner:
         self.online = torch.nn.Parameter(self._fresh().to(device))
         self.frozen = self.online.detach().clone()
         self.playing = self.frozen.clone()  # what plays while an update goes on: see hand_over
+        self.steady = self.frozen.clone() if config.steady else None
         self.gradient = torch.zeros_like(self.frozen)
         self._last = network.layout.last().to(device)
         agents = len(self.seeds)
@@ -202,6 +203,8 @@ class Learner:
             self.online.grad = self.gradient
             self.optimiser.step()
             self.frozen.lerp_(self.online.detach(), self.mix)
+            if self.steady is not None:
+                self.steady.lerp_(self.online.detach(), c.steady)
             self.loss.copy_(loss.detach())
             self.value.copy_(value)
             if priorities is not None:
@@ -219,6 +222,8 @@ class Learner:
                 flat.mul_(keep).add_(fresh * (1 - keep))
             for slot in self.optimiser.state[self.online].values():
                 slot.zero_()
+            if self.steady is not None:
+                self.steady.copy_(self.online)
         self.since = 0
 
     def _fresh(self) -> Float[Tensor, "a p"]:
@@ -231,7 +236,9 @@ class Learner:
     def _tensors(self) -> dict[str, Tensor]:
         moments = self.optimiser.state[self.online]
         worth = self.priorities.tensors() if self.priorities else {}
-        return {"frozen": self.frozen, "bad": self.bad, **{f"adam.{slot}": t for slot, t in moments.items()}, **worth}
+        steady = {"steady": self.steady} if self.steady is not None else {}
+        adam = {f"adam.{slot}": t for slot, t in moments.items()}
+        return {"frozen": self.frozen, "bad": self.bad, **adam, **steady, **worth}
 
     def tensors(self) -> dict[str, Tensor]:
         return {"online": self.online.detach(), "playing": self.playing, **self._tensors()}
@@ -245,8 +252,13 @@ class Learner:
 
     @property
     def acting(self) -> Float[Tensor, "a p"]:
-        """The weights that are played with in the end."""
+        """The weights that are played with while it learns."""
         return self.frozen if self.config.act_with_target else self.online.detach()
+
+    @property
+    def kept(self) -> Float[Tensor, "a p"]:
+        """The weights that are kept in the end: the last ones may be a moment's whim, a mean of many is none."""
+        return self.acting if self.steady is None else self.steady
 
     def hand_over(self) -> None:
         """Let those who play have what was learnt so far; they keep it while the next update is made."""
