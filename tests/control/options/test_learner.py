@@ -182,6 +182,43 @@ def test_what_is_too_risky_is_worth_nothing_afterwards_either(replay: SequenceRe
     assert learner.loss_of(window).total.item() == pytest.approx(float(np.mean(errors)), rel=1e-4)
 
 
+@pytest.mark.parametrize(("caution", "goes_on"), [(0.1, False), (0.5, True)], ids=["reckless", "as safe as any"])
+def test_no_option_is_worth_what_only_the_reckless_did_next(
+    replay: SequenceReplay, caution: float, goes_on: bool
+) -> None:
+    """Rows 6 and 7: action 0, then action 1, riskier than the others by 0.4. γ = λ = ½, and the best is worth 3."""
+    torch.manual_seed(0)
+    network = OptionsNet(dataclasses.replace(SMALL, caution=caution), 8, keypoints=1, actions=3)
+    with torch.no_grad():
+        network.head.weight.zero_()
+        network.head.bias.copy_(torch.tensor([*([0.0, 1.0, 3.0] * 4), -0.2, -0.6, -0.2]))
+    config = LearningConfig(batch=2, burn_in=1, unroll=2, discount=0.5, trace=0.5, foresight=1e-9)
+    learner = Learner(config, network, Corner(), replay)
+    window = replay.sequences(torch.tensor([0]), torch.tensor([5]), config.length)
+    moved = np.array([0.1, -0.1, 0.1, -0.1])
+    later = moved + 3 / 2
+    now = moved + ((3 / 2 + later / 2) / 2 if goes_on else 3 / 2)
+    of_options = (((0 - now) ** 2).sum() + ((1 - later) ** 2).sum()) / 2
+    of_life = (0.2**2 + 0.6**2) / 2
+    assert learner.loss_of(window).total.item() == pytest.approx((of_options + of_life) / 2, rel=1e-4)
+
+
+def test_nobody_is_taken_to_be_better_than_certain_to_live(replay: SequenceReplay) -> None:
+    """The best of what comes next is guessed at +0.5, as if a life could be won: it counts as none lost."""
+    torch.manual_seed(0)
+    network = OptionsNet(dataclasses.replace(SMALL, caution=0.1), 8, keypoints=1, actions=3)
+    with torch.no_grad():
+        network.head.weight.zero_()
+        network.head.bias.copy_(torch.tensor([*([0.0] * 12), 0.5, 0.3, -1.0]))
+    config = LearningConfig(batch=2, burn_in=1, unroll=2, discount=1e-9, foresight=0.5, trace=0.0)
+    learner = Learner(config, network, Corner(), replay)
+    found = learner.loss_of(replay.sequences(torch.tensor([0]), torch.tensor([5]), config.length))
+    of_options, of_life = 4 * 0.1**2 / 2, (0.5**2 + 0.3**2) / 2 / 2  # rows 6 and 7: actions 0 and 1
+    assert found.total.item() == pytest.approx(of_options + of_life, rel=1e-4)
+    assert found.risk.item() == pytest.approx(-0.5)
+    assert found.forbidden.item() == pytest.approx(2 / 3)  # the second is 0.2 below the first
+
+
 def test_updates_teach_the_reward(replay: SequenceReplay) -> None:
     torch.manual_seed(0)
     network = OptionsNet(SMALL, 8, keypoints=1, actions=3)

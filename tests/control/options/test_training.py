@@ -56,8 +56,8 @@ def test_the_shape_that_can_be_moved_is_found_and_moved(colours) -> None:
     # What the world pays for is none of this: it pays nothing. Who watches says the same of the avatar.
     witness = Witness(world, "controllable", scene(WORLD), colours, every=3)
     ways = ("actions", "controllable")
-    played = play(made.study.network, arena, ways, 20, 30, seed=0, witness=witness)
-    assert {way: returns.tolist() for way, returns in played.items()} == {way: [0.0] * 32 for way in ways}
+    played = play(made.study.network, arena, ways, 20, 30, seed=(0, 0), witness=witness)
+    assert {way: found.returns.tolist() for way, found in played.items()} == {way: [0.0] * 32 for way in ways}
     assert (witness.avatar or 0) >= 0.9
     assert witness.rooms == {}
     shown = list(watch(made.study.network, colours, make(WORLD, SIZE), commit=20, seed=0, steps=3))
@@ -129,18 +129,25 @@ def test_each_way_is_played_by_players_of_its_own() -> None:
     network = OptionsNet(QUICK.network, SIZE, keypoints=3, actions=ACTIONS)
     games = Paid(6)
     ways = ("actions", "options", "controllable")
-    returns = play(network, Arena([games], life_loss_ends=False), ways, commit=20, steps=10, seed=0)
-    assert {way: found.tolist() for way, found in returns.items()} == {
+    played = play(network, Arena([games], life_loss_ends=False), ways, commit=20, steps=10, seed=(0, 0))
+    assert {way: found.returns.tolist() for way, found in played.items()} == {
         "actions": [0, 1], "options": [2, 3], "controllable": [4, 5]
     }  # fmt: skip
+    for way, part in shares(ways, 6).items():
+        done = np.array(games.actions)[:, part]
+        assert played[way].taken.tolist() == np.bincount(done.flatten(), minlength=ACTIONS).tolist()
     assert games.seeds[:2] == games.seeds[2:4] == games.seeds[4:]  # games begin alike
     # Beside others a way does what it does alone: what is random draws its own numbers, what is greedy sees the same.
     for way, part in shares(ways, 6).items():
         alone = SomePaid(games.num_envs, part)
-        play(network, Arena([alone], life_loss_ends=False), (way,), commit=20, steps=10, seed=0)
+        play(network, Arena([alone], life_loss_ends=False), (way,), commit=20, steps=10, seed=(0, 0))
         assert alone.actions == [actions[part] for actions in games.actions]
     first = [actions[:2] for actions in games.actions]
     assert len({tuple(actions) for actions in first}) > 1  # random ones differ from step to step
+    later = Paid(6)  # the next look is at other games, and at other options
+    play(network, Arena([later], life_loss_ends=False), ways, commit=20, steps=10, seed=(0, 5))
+    assert not set(later.seeds) & set(games.seeds)
+    assert later.actions != games.actions
 
 
 class SomePaid(Paid):

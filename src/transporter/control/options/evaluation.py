@@ -26,6 +26,14 @@ TITLES: dict[Way, str] = {
 AVATAR = 0  # the row of the truth that is the player's, in every scene
 ROOM = 3  # the byte of RAM that holds Montezuma's room
 ONE = np.ones(1, np.float32)
+FAR, FARTHER = 1_000_003, 7_919  # primes that keep the games of different seeds, and of different looks, apart
+
+
+class Played(NamedTuple):
+    """One way to play."""
+
+    returns: Float64[np.ndarray, "n"]  # of one episode of each player
+    taken: Int64[np.ndarray, "a"]  # how often each action was, while they played
 
 
 def play(
@@ -34,23 +42,25 @@ def play(
     ways: Sequence[Way],
     commit: int,
     steps: int,
-    seed: int,
+    seed: tuple[int, int],
     capture: bool = False,
     witness: "Witness | None" = None,
-) -> dict[Way, Float64[np.ndarray, "n"]]:
-    """Return of one episode of each player, cut after so many steps; options are followed greedily.
+) -> dict[Way, Played]:
+    """One episode of each player, cut after so many steps; options are followed greedily.
 
-    The arena has equally many players of each way, way after way, all at once; their games begin alike.
+    The arena has equally many players of each way, way after way, all at once; their games begin alike. `seed`: of
+    the exploration, and which look at it this is: other games and other options each time.
     """
     n, parts = arena.players, shares(ways, arena.players)
     each = n // len(ways)
-    chances = [np.random.default_rng((seed, 1)) for _ in ways]
+    chances = [np.random.default_rng((*seed, 1)) for _ in ways]
     # Random actions have options, too, which nobody follows: so all are told alike.
     among: list[Keypoints] = ["all" if way == "options" else "controllable" for way in ways]
     drawn_by = [Commitment(each, network.keypoints, commit, *told) for told in zip(among, chances, strict=True)]
     actor = Actor(network, n, capture=capture)
     returns, over, taken = np.zeros(n), np.zeros(n, bool), np.zeros(n, np.int64)
-    moment = arena.reset(np.tile(np.arange(each) + (seed + 1) * 1_000_003 % 2**30, len(ways)))
+    counts = np.zeros((n, network.actions), np.int64)
+    moment = arena.reset(np.tile(np.arange(each) + ((seed[0] + 1) * FAR + seed[1] * FARTHER) % 2**30, len(ways)))
     for step in range(steps):
         drawn = [draw.next(moment.first[parts[way]]) for draw, way in zip(drawn_by, ways, strict=True)]
         acted = actor(moment, taken, Drawn(*(np.concatenate(part) for part in zip(*drawn, strict=True))))
@@ -59,12 +69,13 @@ def play(
             taken[parts["actions"]] = chances[ways.index("actions")].integers(network.actions, size=each)
         if witness is not None:
             witness.look(step, parts, actor.pictures, acted.most, ~over)
+        counts[np.arange(n), taken] += ~over
         moment = arena.step(taken)
         returns += np.where(over, 0, moment.reward)
         over[[finished.player for finished in moment.finished]] = True
         if over.all():
             break
-    return {way: returns[part] for way, part in parts.items()}
+    return {way: Played(returns[part], counts[part].sum(0)) for way, part in parts.items()}
 
 
 def shares(ways: Sequence[Way], players: int) -> dict[Way, slice]:

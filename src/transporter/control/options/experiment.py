@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from gymnasium.vector import VectorEnv
+from jaxtyping import Int64
 
 from transporter import envs
 from transporter.control import stored
@@ -28,6 +29,7 @@ from transporter.training.learner import Hardware
 
 ATARI_REPEAT = 4  # frames of the console for each step
 PERCENTILES = (5, 25, 50, 75, 95, 100)
+FIRE = "FIRE"  # in the names of actions that shoot, which no keypoint's reward asks for
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,8 @@ def _row(made: Exploring, scores: list[float]) -> Json:
         "loss": round(float(learner.loss), 6),
         "gaps": [round(gap, 4) for gap in learner.gaps.tolist()],
         "jumps": [round(share, 4) for share in learner.jumps.tolist()],
+        "risk": round(float(learner.risk), 4),
+        "forbidden": round(float(learner.forbidden), 4),
         "left_out": int(learner.bad),
         "updates": learner.done,
         "eyes_loss": round(float(eyes.loss), 5) if isinstance(eyes, Learning) else None,
@@ -198,11 +202,19 @@ def evaluate(experiment: Experiment, made: Exploring, *, first: bool) -> Json:
     # Returns are of whole games; but what was a new beginning in training is one for memory and option here, too.
     with closing(Arena([games], life_loss_ends=c.acting.life_loss_ends)) as arena:
         steps, commit = c.evaluation.steps, c.acting.commit
-        found = play(study.network, arena, ways, commit, steps, experiment.seed, study.capture, witness)
-    returns = {way: [round(float(score), 3) for score in scores] for way, scores in found.items()}
+        seed = (experiment.seed, made.count)
+        found = play(study.network, arena, ways, commit, steps, seed, study.capture, witness)
+    returns = {way: [round(float(score), 3) for score in played.returns] for way, played in found.items()}
+    names = [str(action) for action in experiment.scene.actions]
+    taken = {way: _shares(names, played.taken) for way, played in found.items()}
     rooms = witness.rooms if witness else {}
     told = {"avatar": witness.avatar if witness else None, "rooms": rooms.get(WAYS[-1])}
-    return {"returns": returns, **told, "rooms_by_way": rooms}
+    return {"returns": returns, "taken": taken, **told, "rooms_by_way": rooms}
+
+
+def _shares(names: Sequence[str], counts: Int64[np.ndarray, "a"]) -> dict[str, float]:
+    """Of all that was done, by name."""
+    return dict(zip(names, (counts / counts.sum()).round(4).tolist(), strict=True))
 
 
 def _agent(experiment: Experiment, made: Exploring) -> OptionsAgent:
@@ -249,6 +261,9 @@ def figures(rows: Sequence[Json]) -> dict[str, float]:
             flat["rooms, most"] = float(max(most))
         for row in measured:  # the newest that is known: random actions are measured once
             flat |= {f"{way} rooms": float(rooms) for way, rooms in row.get("rooms_by_way", {}).items()}
+            for way, shares in row.get("taken", {}).items():
+                if shots := [share for name, share in shares.items() if FIRE in name]:
+                    flat[f"{way} shots"] = round(sum(shots), 4)
     speeds = [row["frames_per_second"] for row in rows]
     if speeds:
         flat["frames per second"] = float(np.median(speeds))

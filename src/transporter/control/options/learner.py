@@ -23,11 +23,12 @@ def option_returns(
     values: Float[Tensor, "t b k 4"],
     trace: float,
     going_on: Bool[Tensor, "t b"],
-    greedy: Bool[Tensor, "t b k 4"] | None = None,
+    greedy: Bool[Tensor, "t b #k #4"] | None = None,
 ) -> Float[Tensor, "t b k 4"]:
     """Q(λ) of every option at once. values_t is max Q of the state after t; a trace goes no farther than an episode.
 
-    `going_on` is False at a row that holds no transition. With `greedy`, of the actions taken, traces are Watkins's.
+    `going_on` is False at a row that holds no transition. With `greedy` a trace goes on only along actions of which it
+    is true: those that an option would take itself (Watkins's), or that it might take, being safe.
     """
     after = torch.cat((going_on[1:], going_on[-1:]))[..., None, None]
     traces = trace * after.float() if greedy is None else watkins_traces(trace, greedy) * after
@@ -41,6 +42,8 @@ class Loss(NamedTuple):
     real: Float[Tensor, ""]  # number of the transitions that it is the mean of
     gaps: Float[Tensor, "k"]  # Eq. 2, mean over states
     jumps: Float[Tensor, "k"]  # share of steps in which a keypoint changed its object
+    risk: Float[Tensor, ""]  # that the safest action costs the life, mean over states; 0 without caution
+    forbidden: Float[Tensor, ""]  # share of the actions that caution leaves out
 
 
 class Learner:
@@ -59,6 +62,8 @@ class Learner:
         self.count = torch.zeros((), device=device)
         self.gaps = torch.zeros(network.keypoints, device=device)
         self.jumps = torch.zeros(network.keypoints, device=device)
+        self.risk = torch.zeros((), device=device)
+        self.forbidden = torch.zeros((), device=device)
         self.bad = torch.zeros((), device=device)  # updates left out because a gradient was not finite
         self.parameters: list[Tensor] = list(network.parameters())
         self.optimiser = torch.optim.Adam(
@@ -99,37 +104,43 @@ class Learner:
             # Where an episode ends things are put elsewhere: no one moved them.
             rewards = displacement_rewards(points[:-1], points[1:], c.jump) * lasts[..., None, None]
             taken = action[..., None, None, None].expand(*q[:-1].shape[:-1], 1)
-            greedy = without_risk(q, thought.safety, caution)[:-1].argmax(-1) == taken[..., 0] if c.watkins else None
+            allowed = safe(thought.safety, caution)[:-1] if caution else real.new_ones(*real.shape, q.shape[-1])
+            prudent = allowed.gather(-1, action[..., None])[..., 0]
+            greedy = prudent[..., None, None]
+            if c.watkins:
+                greedy = without_risk(q, thought.safety, caution)[:-1].argmax(-1) == taken[..., 0]
             values = without_risk(judged.q, judged.safety, caution)[1:].amax(-1)
             target = option_returns(rewards, c.discount * discount, values, c.trace, real, greedy)
             jumps = (jumped(points[:-1], points[1:], c.jump) & lasts[..., None]).float().mean((0, 1))
         error = (q[:-1].gather(-1, taken)[..., 0] - target).square().sum((-1, -2)) / 2
+        risk = error.new_zeros(())
         if caution:
-            error = error + self._risk(thought.safety[:-1], judged.safety[1:], action, discount, real)
+            known = thought.safety[:-1].gather(-1, action[..., None])[..., 0]
+            error = error + self._risk(known, judged.safety[1:], prudent, discount, real)
+            risk = -thought.safety.detach().amax(-1).mean()
         count = real.sum().clamp_min(1)
-        return Loss((error * real).sum() / count, count.float(), q_gap(q.detach()).mean((0, 1)), jumps)
+        gaps, forbidden = q_gap(q.detach()).mean((0, 1)), 1 - allowed.float().mean()
+        return Loss((error * real).sum() / count, count.float(), gaps, jumps, risk, forbidden)
 
     def _risk(
         self,
-        safety: Float[Tensor, "t b a"],
+        known: Float[Tensor, "t b"],
         after: Float[Tensor, "t b a"],
-        action: Int64[Tensor, "t b"],
+        prudent: Bool[Tensor, "t b"],
         discount: Float[Tensor, "t b"],
         real: Bool[Tensor, "t b"],
     ) -> Float[Tensor, "t b"]:
         """Squared error of what is known of lost lives: Q(λ) of one more reward, -1 where one is lost.
 
         By the safest play afterwards: traces go on only along what is safe. Peng's, which follow whatever was played,
-        would blame a ledge for those who leapt from it, and leap and stay would look alike.
+        would blame a ledge for those who leapt from it, and leap and stay would look alike. The best of several
+        guesses is often one that is too good: better than certain to live, none is taken for.
         """
-        c = self.config
-        taken = action[..., None]
-        known = safety.gather(-1, taken)[..., 0]
         with torch.no_grad():
-            lost = -(real & (discount == 0)).float()
-            prudent = safe(safety, self.network.config.caution).gather(-1, taken)[..., 0]
-            lost, best, prudent = (x[..., None, None] for x in (lost, after.amax(-1), prudent))  # as if of one option
-            target = option_returns(lost, c.foresight * discount, best, c.trace, real, prudent)[..., 0, 0]
+            lost, best = -(real & (discount == 0)).float(), after.amax(-1).clamp(-1, 0)
+            lost, best, prudent = (x[..., None, None] for x in (lost, best, prudent))  # as if of one option
+            discounts = self.config.foresight * discount
+            target = option_returns(lost, discounts, best, self.config.trace, real, prudent)[..., 0, 0]
         return (known - target).square() / 2
 
     def _differentiate(self) -> None:
@@ -142,7 +153,7 @@ class Learner:
         with torch.no_grad():
             # Laid out as the parameters are, which cuDNN's need not be: Adam goes through both in one sweep.
             torch._foreach_copy_(self._gradients, gradients)
-            said = (loss.real, whole.detach(), loss.gaps, loss.jumps)
+            said = (loss.real, whole.detach(), loss.gaps, loss.jumps, loss.risk, loss.forbidden)
             for kept, new in zip((self.count, *self._said().values()), said, strict=True):
                 kept.copy_(new)
 
@@ -171,7 +182,8 @@ class Learner:
 
     def _said(self) -> dict[str, Tensor]:
         """What is told of the last update."""
-        return {"loss": self.loss, "gaps": self.gaps, "jumps": self.jumps}
+        told = {"loss": self.loss, "gaps": self.gaps, "jumps": self.jumps}
+        return {**told, "risk": self.risk, "forbidden": self.forbidden}
 
     @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor], done: int) -> None:

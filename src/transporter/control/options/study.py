@@ -93,9 +93,11 @@ class Study:
         if step % c.learning.every == 0:
             self.learner.update(*self.drawn(c.learning.batch, c.learning.length))
 
-    def drawn(self, count: int, length: int) -> tuple[Int64[Tensor, "b"], Int64[Tensor, "b"]]:
+    def drawn(
+        self, count: int, length: int, chance: np.random.Generator | None = None
+    ) -> tuple[Int64[Tensor, "b"], Int64[Tensor, "b"]]:
         """Players, and rows at which sequences of this length may begin, with a row before them."""
-        draws = self.chance.random((2, count))
+        draws = (chance or self.chance).random((2, count))
         players = (draws[0] * len(self.rows)).astype(np.int64)
         rows = self.rows[players]
         low, high = np.maximum(0, rows - self.config.capacity) + 1, rows - length
@@ -112,20 +114,23 @@ class Study:
         one, other = torch.where(swap, starts + later, starts), torch.where(swap, starts, starts + later)
         return self._at(players, one), self._at(players, other)
 
-    def frames(self, count: int) -> UInt8[Tensor, "n h w 3"]:
-        return self._at(*self.drawn(count, 1))
+    def frames(self, count: int, chance: np.random.Generator | None = None) -> UInt8[Tensor, "n h w 3"]:
+        return self._at(*self.drawn(count, 1, chance))
 
     def _at(self, players: Int64[Tensor, "b"], rows: Int64[Tensor, "b"]) -> UInt8[Tensor, "b h w 3"]:
         return self.replay.rows[players, rows % self.config.capacity]
 
     def drift(self) -> Drift:
-        """How keypoints have changed on the same frames since it was last asked; then other frames are chosen."""
+        """How keypoints have changed on the same frames since it was last asked; then other frames are chosen.
+
+        By a generator of its own: how often one asks changes nothing of what is learnt.
+        """
         found = Drift(0.0, 0.0)
         if self._probes is not None:
             frames, before = self._probes
             found = drift(before, self.eyes(frames).cpu().numpy())
         if self.rows.min() > 1:
-            frames = self.frames(PROBES)
+            frames = self.frames(PROBES, np.random.default_rng((self.seed, 4, self.rank, self.learner.done)))
             self._probes = frames, self.eyes(frames).cpu().numpy()
         return found
 
