@@ -158,7 +158,7 @@ def fitting(keypoints: int, seconds: float) -> Row:
         learner = Fitting(config.learning, network, replay, [0], total=10**9)
 
         def update(learner: Fitting = learner) -> None:
-            learner.draw(torch.rand(1, config.learning.batch, learner.numbers), rows)
+            learner.draw(torch.rand(1, config.learning.batch, learner.numbers), rows - 1)
             learner.update()
 
         calls.append(update)
@@ -219,7 +219,7 @@ def main(out: Path, seconds: float = 20.0, held: int = 20_000, frames: int = 240
         training("training, small 80×80, batch 16", small(both_ways=False), seconds, top),
         training("training, small 80×80, batch 16, both ways", small(both_ways=True), seconds, top),
         *detection(seconds / 2, top),
-        fitting(scene("frostbite").keypoints, seconds / 2),
+        *(fitting(scene(game).keypoints, seconds / 2) for game in ("frostbite", "pong")),
         tracking(frames),
         generation(held),
     ]

@@ -42,12 +42,12 @@ class Codes:
         self.slots, depth = row[0], row[1] - 3
         self.coordinates, self.motion = coordinates, coordinates and config.motion
         self.levels = config.thermometer if coordinates else 0
-        self.speeds = config.speeds if self.motion else 0
+        self.quick = config.speeds if self.motion else 0  # levels of speed
         # A slot's inputs in their order: present, thermometers, numbers, thermometers of motion, features, nothing.
-        used = (1, 2 * self.levels, 2 * (coordinates + self.motion), 2 * self.speeds, depth)
+        used = (1, 2 * self.levels, 2 * (coordinates + self.motion), 2 * self.quick, depth)
         self.parts = (*used, -sum(used) % config.align)
-        self.ground = (ground, -ground % config.align)
-        self.width = self.slots * sum(self.parts) + sum(self.ground)
+        self.beside = (ground, -ground % config.align)  # after all slots: the ground, nothing
+        self.width = self.slots * sum(self.parts) + sum(self.beside)
         self.places = self.slots if coordinates else 0
         self.weights: dict[str, Weight] = {}
 
@@ -70,19 +70,20 @@ class Codes:
             numbers.append((moved * QUICK).clamp(-1, 1) * both)
         return Heights(
             places=height(place, self.levels) * (present > 0),
-            speeds=height(_spread(moved / FASTEST), self.speeds) * (both > 0),
+            speeds=height(_spread(moved / FASTEST), self.quick) * (both > 0),
             present=present,
             numbers=torch.cat(numbers, -1),
             features=rows[..., FEATURES],
-            ground=present.new_zeros(*rows.shape[:2], self.ground[0]),
+            ground=present.new_zeros(*rows.shape[:2], self.beside[0]),
         )
 
     def vector(self, heights: Heights) -> Float[Tensor, "a n width"]:
         """All of it in numbers, thermometers as ones and zeros."""
         places, speeds, present, numbers, features, ground = heights
-        codes = (bits(levels, most).flatten(-2) for levels, most in ((places, self.levels), (speeds, self.speeds)))
-        slots = torch.cat((present, next(codes), numbers, next(codes), features), -1)
-        return torch.cat((F.pad(slots, (0, self.parts[-1])).flatten(2), F.pad(ground, (0, self.ground[1]))), -1)
+        codes = [bits(levels, most).flatten(-2) for levels, most in ((places, self.levels), (speeds, self.quick))]
+        nothing = present.new_zeros(()).expand(*present.shape[:-1], self.parts[-1])
+        slots = torch.cat((present, codes[0], numbers, codes[1], features, nothing), -1).flatten(2)
+        return torch.cat((slots, F.pad(ground, (0, self.beside[1]))), -1) if self.beside[0] else slots
 
     def see(self, weights: Weights, read: Heights | Tensor) -> Float[Tensor, "a n hidden"]:
         if isinstance(read, Tensor):
@@ -92,7 +93,7 @@ class Codes:
     def _looked_up(
         self, weight: Float[Tensor, "a width hidden"], bias: Float[Tensor, "a 1 hidden"], heights: Heights
     ) -> Float[Tensor, "a n hidden"]:
-        end, ground = self.slots * sum(self.parts), self.ground[0]
+        end, ground = self.slots * sum(self.parts), self.beside[0]
         own = weight[:, :end].unflatten(1, (self.slots, -1))
         present, places, numbers, speeds, features, _ = own.split(self.parts, 2)
         plain = torch.cat((heights.present, heights.numbers, heights.features), -1).flatten(2)
@@ -101,7 +102,7 @@ class Codes:
             found = torch.baddbmm(found, heights.ground, weight[:, end : end + ground])
         if self.levels:
             found = found + summed(heights.places, places.unflatten(2, (2, -1)))
-        if self.speeds:
+        if self.quick:
             found = found + summed(heights.speeds, speeds.unflatten(2, (2, -1)))
         return found
 

@@ -26,7 +26,7 @@ TITLES: dict[Way, str] = {
 AVATAR = 0  # the row of the truth that is the player's, in every scene
 ROOM = 3  # the byte of RAM that holds Montezuma's room
 ONE = np.ones(1, np.float32)
-FAR, FARTHER = 1_000_003, 7_919  # primes that keep the games of different seeds, and of different looks, apart
+SEEDS_APART, LOOKS_APART = 1_000_003, 7_919  # primes: another seed, or another look, plays other games
 
 
 class Played(NamedTuple):
@@ -49,7 +49,7 @@ def play(
     """One episode of each player, cut after so many steps; options are followed greedily.
 
     The arena has equally many players of each way, way after way, all at once; their games begin alike. `seed`: of
-    the exploration, and which look at it this is: other games and other options each time.
+    the exploration, and the step at which it is looked at: other games and other options each time.
     """
     n, parts = arena.players, shares(ways, arena.players)
     each = n // len(ways)
@@ -60,7 +60,9 @@ def play(
     actor = Actor(network, n, capture=capture)
     returns, over, taken = np.zeros(n), np.zeros(n, bool), np.zeros(n, np.int64)
     counts = np.zeros((n, network.actions), np.int64)
-    moment = arena.reset(np.tile(np.arange(each) + ((seed[0] + 1) * FAR + seed[1] * FARTHER) % 2**30, len(ways)))
+    moment = arena.reset(
+        np.tile(np.arange(each) + ((seed[0] + 1) * SEEDS_APART + seed[1] * LOOKS_APART) % 2**30, len(ways))
+    )
     for step in range(steps):
         drawn = [draw.next(moment.first[parts[way]]) for draw, way in zip(drawn_by, ways, strict=True)]
         acted = actor(moment, taken, Drawn(*(np.concatenate(part) for part in zip(*drawn, strict=True))))

@@ -29,7 +29,7 @@ from transporter.training.learner import Hardware
 
 ATARI_REPEAT = 4  # frames of the console for each step
 PERCENTILES = (5, 25, 50, 75, 95, 100)
-FIRE = "FIRE"  # in the names of actions that shoot, which no keypoint's reward asks for
+FIRE = "FIRE"  # in the names of actions with the button, which shoots or jumps
 
 
 @dataclass(frozen=True)
@@ -262,8 +262,8 @@ def figures(rows: Sequence[Json]) -> dict[str, float]:
         for row in measured:  # the newest that is known: random actions are measured once
             flat |= {f"{way} rooms": float(rooms) for way, rooms in row.get("rooms_by_way", {}).items()}
             for way, shares in row.get("taken", {}).items():
-                if shots := [share for name, share in shares.items() if FIRE in name]:
-                    flat[f"{way} shots"] = round(sum(shots), 4)
+                if pressed := [share for name, share in shares.items() if FIRE in name]:
+                    flat[f"{way} button"] = round(sum(pressed), 4)
     speeds = [row["frames_per_second"] for row in rows]
     if speeds:
         flat["frames per second"] = float(np.median(speeds))

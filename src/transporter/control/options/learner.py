@@ -23,15 +23,15 @@ def option_returns(
     values: Float[Tensor, "t b k 4"],
     trace: float,
     going_on: Bool[Tensor, "t b"],
-    greedy: Bool[Tensor, "t b #k #4"] | None = None,
+    along: Bool[Tensor, "t b #k #4"] | None = None,
 ) -> Float[Tensor, "t b k 4"]:
     """Q(λ) of every option at once. values_t is max Q of the state after t; a trace goes no farther than an episode.
 
-    `going_on` is False at a row that holds no transition. With `greedy` a trace goes on only along actions of which it
+    `going_on` is False at a row that holds no transition. With `along` a trace goes on only along actions of which it
     is true: those that an option would take itself (Watkins's), or that it might take, being safe.
     """
     after = torch.cat((going_on[1:], going_on[-1:]))[..., None, None]
-    traces = trace * after.float() if greedy is None else watkins_traces(trace, greedy) * after
+    traces = trace * after.float() if along is None else watkins_traces(trace, along) * after
     return q_lambda_returns(rewards, discounts[..., None, None].expand_as(rewards), values, traces.expand_as(rewards))
 
 
@@ -42,7 +42,7 @@ class Loss(NamedTuple):
     real: Float[Tensor, ""]  # number of the transitions that it is the mean of
     gaps: Float[Tensor, "k"]  # Eq. 2, mean over states
     jumps: Float[Tensor, "k"]  # share of steps in which a keypoint changed its object
-    risk: Float[Tensor, ""]  # that the safest action costs the life, mean over states; 0 without caution
+    risk: Float[Tensor, ""]  # that the safest action costs the life, as guessed: below 0, too; 0 without caution
     forbidden: Float[Tensor, ""]  # share of the actions that caution leaves out
 
 
@@ -104,22 +104,23 @@ class Learner:
             # Where an episode ends things are put elsewhere: no one moved them.
             rewards = displacement_rewards(points[:-1], points[1:], c.jump) * lasts[..., None, None]
             taken = action[..., None, None, None].expand(*q[:-1].shape[:-1], 1)
-            allowed = safe(thought.safety, caution)[:-1] if caution else real.new_ones(*real.shape, q.shape[-1])
-            prudent = allowed.gather(-1, action[..., None])[..., 0]
-            greedy = prudent[..., None, None]
+            along = allowed = prudent = None
+            if caution:
+                allowed = safe(thought.safety, caution)[:-1]
+                prudent = allowed.gather(-1, action[..., None])[..., 0]
+                along = prudent[..., None, None]
             if c.watkins:
-                greedy = without_risk(q, thought.safety, caution)[:-1].argmax(-1) == taken[..., 0]
+                along = without_risk(q, thought.safety, caution)[:-1].argmax(-1) == taken[..., 0]
             values = without_risk(judged.q, judged.safety, caution)[1:].amax(-1)
-            target = option_returns(rewards, c.discount * discount, values, c.trace, real, greedy)
+            target = option_returns(rewards, c.discount * discount, values, c.trace, real, along)
             jumps = (jumped(points[:-1], points[1:], c.jump) & lasts[..., None]).float().mean((0, 1))
         error = (q[:-1].gather(-1, taken)[..., 0] - target).square().sum((-1, -2)) / 2
-        risk = error.new_zeros(())
-        if caution:
+        risk = forbidden = error.new_zeros(())
+        if allowed is not None and prudent is not None:
             known = thought.safety[:-1].gather(-1, action[..., None])[..., 0]
             error = error + self._risk(known, judged.safety[1:], prudent, discount, real)
-            risk = -thought.safety.detach().amax(-1).mean()
-        count = real.sum().clamp_min(1)
-        gaps, forbidden = q_gap(q.detach()).mean((0, 1)), 1 - allowed.float().mean()
+            risk, forbidden = -thought.safety.detach().amax(-1).mean(), 1 - allowed.float().mean()
+        count, gaps = real.sum().clamp_min(1), q_gap(q.detach()).mean((0, 1))
         return Loss((error * real).sum() / count, count.float(), gaps, jumps, risk, forbidden)
 
     def _risk(
@@ -188,6 +189,6 @@ class Learner:
     @torch.no_grad()
     def restore(self, tensors: dict[str, Tensor], done: int) -> None:
         for name, tensor in self.tensors().items():
-            if name in tensors or name not in self._said():  # which version 0.1 did not keep
+            if name in tensors or name not in self._said():  # which earlier versions did not keep
                 tensor.copy_(tensors[name])
         self.done = done
