@@ -1,8 +1,8 @@
 """Places as thermometers (§3.2.1), and what the first layer makes of them.
 
 A thermometer is ones up to a level and zeros above it, so a product with weights is the sum of the first so many of
-them. On a CPU such sums are looked up among all the running ones, which is quicker than the product several times over;
-a GPU makes the product.
+them. On a CPU such sums are looked up among all the running ones, which takes less time than the product; a
+GPU makes the product.
 """
 
 import math
