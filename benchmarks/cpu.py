@@ -24,12 +24,6 @@ from rich.table import Table
 
 import data
 from transporter.cli import leave
-from transporter.control.keyqn.codes import Codes
-from transporter.control.keyqn.config import KeyQNConfig
-from transporter.control.keyqn.learner import Learner as Fitting
-from transporter.control.keyqn.network import QNetwork
-from transporter.control.replay import SequenceReplay
-from transporter.envs import scene
 from transporter.envs.sprites import make_vector
 from transporter.envs.video import open_video
 from transporter.models.blocks import SMALL
@@ -136,36 +130,6 @@ def detection(seconds: float, top: float) -> list[Row]:
     return rows
 
 
-class Multiplied(Codes):
-    """Thermometers written out, and multiplied: as a GPU does it."""
-
-    def read(self, rows: torch.Tensor, earlier: torch.Tensor) -> torch.Tensor:
-        return self.vector(self.heights(rows, earlier))
-
-
-def fitting(keypoints: int, seconds: float) -> Row:
-    """An update of a KeyQN agent whose game has so many keypoints: thermometers looked up, or multiplied."""
-    config, row, rows, actions = KeyQNConfig(), (keypoints, 3 + SMALL.filters[-1]), 2_000, 18
-    torch.manual_seed(0)
-    calls = []
-    for codes in (Codes(row, config.network), Multiplied(row, config.network)):
-        network = QNetwork(config.network, codes, torch.ones(1, actions) > 0)
-        replay = SequenceReplay(1, rows, row, torch.float16, config.network.memory, torch.device("cpu"))
-        replay.rows.uniform_(-1, 1)[..., 0] = 1
-        replay.action.random_(actions)
-        replay.discount.fill_(1)
-        replay.real.fill_(True)
-        learner = Fitting(config.learning, network, replay, [0], total=10**9)
-
-        def update(learner: Fitting = learner) -> None:
-            learner.draw(torch.rand(1, config.learning.batch, learner.numbers), rows - 1)
-            learner.update()
-
-        calls.append(update)
-    mine, other, ratio = in_turns(*calls, seconds)
-    return Row(f"KeyQN, {keypoints} keypoints, one agent", "updates/s", 1 / mine, 1 / other, ratio)
-
-
 def tracking(frames: int) -> Row:
     """A clip to a labelled clip: decoded, detected, drawn and encoded at once, against one after the other."""
     detector = load("pong", "cpu")
@@ -219,7 +183,6 @@ def main(out: Path, seconds: float = 20.0, held: int = 20_000, frames: int = 240
         training("training, small 80×80, batch 16", small(both_ways=False), seconds, top),
         training("training, small 80×80, batch 16, both ways", small(both_ways=True), seconds, top),
         *detection(seconds / 2, top),
-        *(fitting(scene(game).keypoints, seconds / 2) for game in ("frostbite", "pong")),
         tracking(frames),
         generation(held),
     ]

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from transporter.control.keyqn.games import OneByOne
 from transporter.control.rollout import Arena, Moment
 from transporter.envs.atari import AtariEnv, make_vector
+from transporter.envs.atari_processes import AtariProcesses
 from transporter.errors import InputError
 
 
@@ -99,7 +100,13 @@ def test_games_that_restart_at_once_are_refused() -> None:
 def two_games(sticky: float) -> Arena:
     slow = OneByOne(lambda: AtariEnv("breakout", 32, sticky=sticky), 2, sticky)
     quick = (make_vector("breakout", 2, 32, sticky=sticky), make_vector("pong", 1, 32))
-    return Arena([*quick, slow], life_loss_ends=True)
+    beside = AtariProcesses("breakout", 2, show="pictures", size=32, sticky=sticky, workers=1)
+    return Arena([*quick, slow, beside], life_loss_ends=True)
+
+
+def kept(moment: Moment) -> Moment:
+    """Also where the next step is written over what is shown."""
+    return moment._replace(views=[view.copy() for view in moment.views])
 
 
 def same(a: Moment, b: Moment) -> None:
@@ -110,11 +117,11 @@ def same(a: Moment, b: Moment) -> None:
 
 @pytest.mark.parametrize("whole", [True, False], ids=["all again", "only what goes on"])
 def test_atari_comes_back_to_where_it_was_by_its_actions(whole: bool) -> None:
-    seeds, actions = np.array([3, 4, 3, 3, 4]), np.random.default_rng(0).integers(0, 4, (5, 1200))
+    seeds, actions = np.array([3, 4, 3, 3, 4, 5, 3]), np.random.default_rng(0).integers(0, 4, (7, 1200))
     sticky = 0.25 if whole else 0.0  # which draw from the source that also says how the next episode begins
     one, two = two_games(sticky), two_games(sticky)
     one.reset(seeds)
-    moments = [one.step(actions[:, t]) for t in range(actions.shape[1])]
+    moments = [kept(one.step(actions[:, t])) for t in range(actions.shape[1])]
     ends = [t for t, moment in enumerate(moments) if moment.finished]
     assert len(ends) > 5  # several games were over
     places = {ends[2], ends[2] + 1, ends[2] + 2, ends[3] + 40}  # at an end, at a beginning, and elsewhere
@@ -137,7 +144,7 @@ def test_atari_comes_back_to_where_it_was_by_its_actions(whole: bool) -> None:
 
 
 def test_with_sticky_actions_there_is_no_short_way_back_once_a_game_was_over() -> None:
-    seeds, actions = np.array([3, 4, 3, 3, 4]), np.random.default_rng(0).integers(0, 4, (5, 1200))
+    seeds, actions = np.array([3, 4, 3, 3, 4, 5, 3]), np.random.default_rng(0).integers(0, 4, (7, 1200))
     one, two = two_games(0.25), two_games(0.25)
     one.reset(seeds)
     for t in range(1200):

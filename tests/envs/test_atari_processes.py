@@ -87,6 +87,24 @@ def test_film_shows_what_the_game_shows_through_the_end_of_episodes(vector: Atar
     assert ends > 2
 
 
+def test_pictures_are_those_of_the_game_and_a_reset_of_some_leaves_the_rest() -> None:
+    """Frostbite's last life may freeze to death: here and there alike."""
+    vector = AtariProcesses("frostbite", 2, show="pictures", size=24, workers=1)
+    alone = [AtariEnv("frostbite", 24) for _ in range(2)]
+    shown, _ = vector.reset(seed=7)
+    np.testing.assert_array_equal(shown, [env.reset(seed=7 + i)[0] for i, env in enumerate(alone)])
+    for _ in range(40):
+        shown, _, _, _, info = vector.step(np.array([5, 2]))
+        pictures = [env.step(action)[0] for env, action in zip(alone, (5, 2), strict=True)]
+        np.testing.assert_array_equal(shown, pictures)
+    shown, info = vector.reset(seed=[1, 2], options={"reset_mask": np.array([False, True])})
+    np.testing.assert_array_equal(shown, [pictures[0], alone[1].reset(seed=2)[0]])
+    assert info["lives"].tolist() == [env.ale.lives() for env in alone]
+    with pytest.raises(InputError, match="truth is told of film"):
+        vector.truth()
+    vector.close()
+
+
 def test_seeds_are_each_games_own_and_a_reset_without_goes_on_from_there(vector: AtariProcesses) -> None:
     seeds = np.array([5, 9, 5])
     first = np.array(vector.reset(seed=seeds)[0])

@@ -137,7 +137,7 @@ class AtariEnv(PixelEnv):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Frame, dict[str, Any]]:
         """A new game after a random number of idle frames; the seed decides all of it."""
         self.begin(seed)
-        return self._frame(), self._info()
+        return self.picture(), self._info()
 
     def begin(self, seed: int | None = None) -> None:
         """reset() for those who look at the film themselves."""
@@ -153,7 +153,7 @@ class AtariEnv(PixelEnv):
     def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
         """The action for four emulator frames; the reward is the score gained, not clipped."""
         reward = self.play(action)
-        return self._frame(), reward, *self.ended(), self._info()
+        return self.picture(), reward, *self.ended(), self._info()
 
     def play(self, action: int) -> float:
         """step() for those who look at the film themselves: the reward."""
@@ -188,6 +188,10 @@ class AtariEnv(PixelEnv):
         """The frame shown last at the screen's own size."""
         return self.screens.max(0)
 
+    def picture(self) -> Frame:
+        """The same as step() shows it."""
+        return frames.resize(self.render(), self.size, self.size)
+
     def clone_state(self) -> AtariState:
         """A snapshot from which restore_state() continues exactly, also in another process."""
         emulator = self.ale.cloneState(include_rng=True).serialize()
@@ -198,7 +202,7 @@ class AtariEnv(PixelEnv):
         self.ale.restoreState(ALEState(state.emulator))
         self.film[:] = state.film
         self.np_random.bit_generator.state = state.generator
-        return self._frame()
+        return self.picture()
 
     def _switch_on(self, seed: int) -> None:
         """Load the game and keep its first moment: reset_game() itself depends on what was played before."""
@@ -212,9 +216,6 @@ class AtariEnv(PixelEnv):
     def _remember(self) -> None:
         self.film[0] = self.film[1]
         self._take(self.film[1])
-
-    def _frame(self) -> Frame:
-        return frames.resize(self.screens.max(0), self.size, self.size)
 
     def _info(self) -> dict[str, Any]:
         return {"lives": self.ale.lives()}

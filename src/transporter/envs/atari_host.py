@@ -16,9 +16,9 @@ from jaxtyping import Bool, Float32, Int64, Shaped, UInt8
 from transporter.envs.atari import AtariEnv
 
 RESET, STEP, DONE = b"reset", b"step", b"done"
-NO_SEED = -1
+NO_SEED, STAY = -1, -2  # of a game that is to begin, and of one that is not
 RAM = 128  # bytes of the console's memory
-Show = Literal["film", "truth"]
+Show = Literal["film", "pictures", "truth"]
 
 
 class Plan(NamedTuple):
@@ -34,7 +34,7 @@ class Plan(NamedTuple):
     @property
     def layout(self) -> tuple[np.dtype, ...]:
         """What the board holds of each game, one part after the other: those with the widest numbers first."""
-        view = np.dtype((np.uint8 if self.show == "film" else np.float32, tuple(self.shape)))
+        view = np.dtype((np.float32 if self.show == "truth" else np.uint8, tuple(self.shape)))
         ram = np.dtype((np.uint8, RAM))
         return (*map(np.dtype, (np.int64, np.int64, np.float32)), view, ram, *map(np.dtype, (bool, bool)))
 
@@ -98,7 +98,8 @@ def _live(plan: Plan, memory: mmap.mmap, part: range, words: Connection, answers
 def _play(plan: Plan, memory: mmap.mmap, part: range, words: Connection, answers: Connection) -> NoReturn:
     """Some of the games, word by word."""
     board = Board.over(memory, plan)
-    games = {number: AtariEnv(plan.name, 1, sticky=plan.sticky, noops=plan.noops) for number in part}
+    size = plan.shape[0] if plan.show == "pictures" else 1
+    games = {number: AtariEnv(plan.name, size, sticky=plan.sticky, noops=plan.noops) for number in part}
     if plan.show == "film":
         for number, game in games.items():
             game.film = board.view[number]  # where the emulator writes from now on
@@ -107,6 +108,8 @@ def _play(plan: Plan, memory: mmap.mmap, part: range, words: Connection, answers
         word = words.recv_bytes()
         for number, game in games.items():
             order, reward, ended, cut = int(board.order[number]), 0.0, False, False
+            if word == RESET and order == STAY:
+                continue
             if word == RESET or over[number]:
                 game.begin(seed=order if word == RESET and order != NO_SEED else None)
             else:
@@ -114,6 +117,8 @@ def _play(plan: Plan, memory: mmap.mmap, part: range, words: Connection, answers
                 ended, cut = game.ended()
             if plan.show == "truth":
                 board.view[number] = game.truth().rows()
+            elif plan.show == "pictures":
+                board.view[number] = game.picture()
             game.ale.getRAM(board.ram[number])
             board.reward[number], board.lives[number] = reward, game.ale.lives()
             board.terminated[number], board.truncated[number] = ended, cut

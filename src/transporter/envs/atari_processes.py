@@ -1,7 +1,8 @@
-"""Many Atari games in processes that only play; what they show lies in memory that all of them share.
+"""Many Atari games in processes; what they show lies in memory that all of them share.
 
-ale-py's own threads also make pictures, which takes about as long as the play, and know nothing of the truth. Its
-Python interface holds the interpreter while it works, so threads of ours would take turns.
+They only play, and leave film: pictures, which ale-py's own threads make, take about as long as the play. And they tell
+what those threads do not know: the truth, and where a game is over unnoticed; who needs that and pictures, too, gets
+pictures. ale-py's Python interface holds the interpreter while it works, so threads of ours would take turns.
 
 One program is started (a host, without the memory, threads or GPU of this one), imports what it needs once and forks
 as many processes as play. All of them are a group of their own, deaf to Ctrl-C and its like, which are for whoever
@@ -28,11 +29,11 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from jaxtyping import UInt8
+from jaxtyping import Int64, UInt8
 
 from transporter.envs import atari_host, atari_truth
-from transporter.envs.atari import NOOPS, AtariEnv
-from transporter.envs.atari_host import NO_SEED, RESET, STEP, Board, Plan, Show
+from transporter.envs.atari import NOOPS, AtariEnv, come_back
+from transporter.envs.atari_host import NO_SEED, RESET, STAY, STEP, Board, Plan, Show
 from transporter.envs.base import Truth
 from transporter.envs.film import COLOURS, Film
 from transporter.envs.processes import PATIENCE, WorkerDiedError
@@ -45,7 +46,7 @@ DEAF_TO = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.
 
 
 class AtariProcesses(VectorEnv):
-    """count games. Observations are Film, or (count, objects, 3) of the truth: present, x, y.
+    """count games. Observations are Film, pictures, or (count, objects, 3) of the truth: present, x, y.
 
     They are to be looked at before the next step is begun, which is written over them. A game that ended restarts at
     the next step.
@@ -60,17 +61,21 @@ class AtariProcesses(VectorEnv):
         seed: int = 0,
         *,
         show: Show = "film",
+        size: int = 1,
         noops: int = NOOPS,
         sticky: float = 0.0,
         workers: int | None = None,
     ) -> None:
-        """`workers`: by default one for each core, shared among the learners that torchrun has started here."""
+        """`size`: of pictures. `workers`: by default one for each core, shared among those that torchrun has started."""
         model = AtariEnv(name, 1)
         if show == "film" and model.film.ndim != 3:
             raise InputError(f"the colours of {name} are not known: it cannot be filmed")
-        shape = model.film.shape if show == "film" else (len(model.scene.objects), 3)
-        low, kind = (0, np.uint8) if show == "film" else (-1, np.float32)
-        self.num_envs, self.name, self.show = count, name, show
+        shapes: dict[Show, tuple[int, ...]] = {
+            "film": model.film.shape, "pictures": (size, size, 3), "truth": (len(model.scene.objects), 3),
+        }  # fmt: skip
+        shape = shapes[show]
+        low, kind = (-1, np.float32) if show == "truth" else (0, np.uint8)
+        self.num_envs, self.name, self.show, self._sticky = count, name, show, sticky
         self.single_action_space = model.action_space
         self.single_observation_space = gymnasium.spaces.Box(low, 255 if low == 0 else 1, shape, kind)
         self.action_space = batch_space(self.single_action_space, count)
@@ -109,7 +114,7 @@ class AtariProcesses(VectorEnv):
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """All games from their start; game i gets seed + i, or the i-th seed."""
+        """All games from their start; game i gets seed + i, or the i-th seed. Of a `reset_mask`, those it names."""
         if self._playing:
             self._wait()
         chosen = self._seed if seed is None else seed
@@ -117,9 +122,16 @@ class AtariProcesses(VectorEnv):
         seeds = np.full(self.num_envs, NO_SEED) if chosen is None else np.asarray(chosen)
         if chosen is not None and seeds.min() < 0:
             raise InputError(f"seeds are at least 0, not {seeds.min()}")
-        self._tell(RESET, seeds if seeds.ndim else seeds + np.arange(self.num_envs))
+        each = seeds if seeds.ndim else seeds + np.arange(self.num_envs)
+        self._tell(RESET, np.where((options or {}).get("reset_mask", True), each, STAY))
         self._wait()
         return self._view, {"lives": self._board.lives.copy()}
+
+    def come_back(
+        self, seeds: Int64[np.ndarray, "n"], restarts: Int64[np.ndarray, "n"], played: Sequence[Int64[np.ndarray, "t"]]
+    ) -> np.ndarray | None:
+        """See atari.come_back(): None where it does not know how."""
+        return None if self._sticky and restarts.any() else come_back(self, seeds, restarts, played)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         self.step_async(actions)
@@ -143,7 +155,9 @@ class AtariProcesses(VectorEnv):
         return self._view, *told, {"lives": b.lives.copy()}
 
     def truth(self, part: slice = slice(None)) -> Truth:
-        """Centres (n, k, 2) and presence (n, k) in the frames shown last, of some of the games."""
+        """Centres (n, k, 2) and presence (n, k) in the frames shown last, of some of the games; pictures tell none."""
+        if self.show == "pictures":
+            raise InputError("the truth is told of film, or alone")
         shown = self._view[part]
         if self.show == "truth":
             return Truth(shown[..., 1:].copy(), shown[..., 0] > 0)

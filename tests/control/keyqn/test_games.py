@@ -8,7 +8,7 @@ from transporter.control.keyqn import games
 from transporter.control.keyqn.actor import Actor
 from transporter.control.keyqn.config import NetworkConfig
 from transporter.control.keyqn.network import QNetwork
-from transporter.control.keyqn.observe import Pixels
+from transporter.control.keyqn.observe import Kind, Pixels
 from transporter.control.rollout import Arena
 from transporter.envs.atari import AtariEnv
 from transporter.envs.atari_processes import AtariProcesses
@@ -26,19 +26,21 @@ def test_truth_is_what_the_environment_says() -> None:
         view, *_ = env.step(2)
 
 
-def test_processes_show_what_this_process_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = games.game("breakout", (0, 1), "objects", 80)
+@pytest.mark.parametrize(("name", "kind"), [("breakout", "objects"), ("frostbite", "keypoints")])
+def test_processes_show_what_this_process_shows(name: str, kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = games.game(name, (0, 1), kind, 80)
     monkeypatch.setattr(games, "FEW", 10**6)
     here = Arena([made.make(2)], life_loss_ends=True)
     monkeypatch.setattr(games, "FEW", 0)
     there = Arena([made.make(2)], life_loss_ends=True)
     seeds, chance = np.array([3, 4]), np.random.default_rng(0)
     one, two = here.reset(seeds), there.reset(seeds)
+    assert isinstance(here.games[0], games.OneByOne) and isinstance(there.games[0], AtariProcesses)
     ended = 0
-    for _ in range(150):  # several lives, and a new game
+    for _ in range(300):  # several lives, and a new game
         np.testing.assert_array_equal(one.views[0], two.views[0])
         np.testing.assert_array_equal(one.discount, two.discount)
-        actions = chance.integers(0, 4, 2)
+        actions = chance.integers(made.actions, size=2)
         one, two = here.step(actions), there.step(actions)
         ended += len(one.finished)
         assert one.finished == two.finished

@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from transporter.control.keyqn.codes import Codes, GroundedCodes, bits, height
 from transporter.control.keyqn.config import NetworkConfig
 from transporter.control.keyqn.network import NEVER, QNetwork, expected
-from transporter.control.keyqn.observe import Objects, Pixels, observer
+from transporter.control.keyqn.observe import Objects, Pixels, observer, thermometer
 from transporter.control.keyqn.weights import Layout, linear
 from transporter.control.lstm import unroll
 from transporter.control.replay import Before, Memory
@@ -155,7 +154,7 @@ def test_pixels_pass_through_convolutions_of_each_agents_own() -> None:
 
 
 def test_thermometer_by_hand() -> None:
-    code = bits(height(torch.tensor([-1.0, -0.75, 0.0, 0.3, 1.0]), 4), 4)  # thresholds -0.75, -0.25, 0.25, 0.75
+    code = thermometer(torch.tensor([-1.0, -0.75, 0.0, 0.3, 1.0]), 4)  # thresholds -0.75, -0.25, 0.25, 0.75
     assert code.tolist() == [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
 
 
@@ -163,7 +162,7 @@ def test_absent_objects_and_empty_slots_say_nothing() -> None:
     eyes = Objects(3)
     inputs = eyes.inputs(SMALL)
     rows = eyes([torch.tensor([[[1.0, 0.5, -0.5], [0.0, 0.9, 0.9]]])])
-    code = inputs.vector(inputs.heights(rows[None], rows[None])).view(3, -1)
+    code = inputs.read(rows[None], rows[None]).view(3, -1)
     # x ≥ -0.75, -0.25, 0.25; y ≥ -0.75; then the place itself; no motion
     assert code[0, :13].tolist() == [1, 1, 1, 1, 0, 1, 0, 0, 0, 0.5, -0.5, 0, 0]
     assert not code[0, 13:].any()  # to the next multiple of eight
@@ -215,8 +214,7 @@ def test_the_ground_is_the_mean_of_each_part_of_a_frame_as_the_detector_standard
     plain = observer("keypoints", dataclasses.replace(config, ground=0), [seen])
     assert torch.equal(rows[:, :-12].view(1, *plain.row), plain([frame]))
     inputs, without = eyes.inputs(config), plain.inputs(config)
-    read = inputs.vector(inputs.heights(rows[None], rows[None]))
-    keypoints = without.vector(without.heights(*2 * (plain([frame])[None],)))
+    read, keypoints = inputs.read(rows[None], rows[None]), without.read(plain([frame])[None], plain([frame])[None])
     assert read.shape[-1] == inputs.width
     assert torch.equal(read[..., : without.width], keypoints)
     half = rows[None, :, -12:].float() / 2  # by the number of parts on a side: all of it weighs as much as one
@@ -231,9 +229,9 @@ def test_the_ground_is_the_mean_of_each_part_of_a_frame_as_the_detector_standard
 def test_motion_is_the_way_from_the_row_before() -> None:
     inputs = Objects(1).inputs(SMALL)
     rows, earlier = torch.tensor([[[[1.0, 0.50, 0.0]]]]), torch.tensor([[[[1.0, 0.45, 0.5]]]])
-    assert inputs.vector(inputs.heights(rows, earlier))[0, 0, 11:13].tolist() == pytest.approx([0.5, -1.0])
+    assert inputs.read(rows, earlier)[0, 0, 11:13].tolist() == pytest.approx([0.5, -1.0])
     earlier[..., 0] = 0  # it was not there
-    assert inputs.vector(inputs.heights(rows, earlier))[0, 0, 11:].tolist() == [0] * 5
+    assert inputs.read(rows, earlier)[0, 0, 11:].tolist() == [0] * 5
 
 
 def test_fast_and_slow_are_told_apart_by_the_thermometer_of_motion() -> None:
@@ -241,35 +239,10 @@ def test_fast_and_slow_are_told_apart_by_the_thermometer_of_motion() -> None:
     moved = torch.tensor([-0.3, -0.1, 0.0, 0.1, 0.3])  # thresholds: ±0.4 · 0.25^1.5 = ±0.05, ±0.4 · 0.75^1.5 = ±0.26
     rows = torch.stack((torch.ones(5), moved, torch.zeros(5)), 1).view(1, 5, 1, 3)
     earlier = torch.tensor([1.0, 0, 0]).expand_as(rows).clone()
-    x = inputs.vector(inputs.heights(rows, earlier))[0, :, 13:17]
+    x = inputs.read(rows, earlier)[0, :, 13:17]
     assert x.tolist() == [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
     earlier[..., 0] = 0
-    assert not inputs.vector(inputs.heights(rows, earlier))[..., 13:].any()
-
-
-@pytest.mark.parametrize("coordinates", [True, False])
-@pytest.mark.parametrize("cells", [0, 3])
-@pytest.mark.parametrize("config", [SMALL, NetworkConfig(thermometer=9, speeds=5), NetworkConfig(motion=False)])
-def test_what_is_looked_up_is_what_would_be_multiplied(config: NetworkConfig, cells: int, coordinates: bool) -> None:
-    """Two agents, fifty rows of three slots, some empty, with two features each; gradients, too."""
-    torch.manual_seed(0)
-    rows = torch.cat(
-        ((torch.rand(2, 50, 3, 1) > 0.2).float(), torch.rand(2, 50, 3, 2) * 2 - 1, torch.randn(2, 50, 3, 2)), -1
-    )
-    earlier = rows + torch.cat((torch.zeros(2, 50, 3, 1), 0.1 * torch.randn(2, 50, 3, 4)), -1)
-    codes = Codes((3, 5), config, coordinates=coordinates)
-    if cells:
-        codes = GroundedCodes((3, 5), config, cells, coordinates=coordinates)
-        rows, earlier = (torch.cat((part.flatten(2), torch.randn(2, 50, 27)), -1) for part in (rows, earlier))
-    weights = {
-        "see.weight": torch.randn(2, codes.width, 8, requires_grad=True),
-        "see.bias": torch.randn(2, 1, 8, requires_grad=True),
-    }
-    heights = codes.heights(rows, earlier)
-    looked_up, multiplied = codes.see(weights, heights), codes.see(weights, codes.vector(heights))
-    torch.testing.assert_close(looked_up, multiplied, atol=1e-4, rtol=0)
-    found, expected = (torch.autograd.grad(x.square().sum(), list(weights.values())) for x in (looked_up, multiplied))
-    torch.testing.assert_close(found, expected, atol=1e-2, rtol=1e-4)
+    assert not inputs.read(rows, earlier)[..., 13:].any()
 
 
 def test_a_layout_goes_there_and_back() -> None:
@@ -290,7 +263,7 @@ def test_blocks_of_pixels_are_convolved_as_pixels_are() -> None:
     layout = Layout(inputs.weights)
     weights = layout.views(torch.stack([layout.fresh(torch.Generator().manual_seed(s)) for s in range(2)]))
     rows, earlier = torch.randint(256, (2, 2, 3, 40, 40), dtype=torch.uint8)
-    found = inputs.look(weights, inputs.read(rows, earlier))
+    found = inputs(weights, inputs.read(rows, earlier))
     for agent in range(2):
         x = torch.stack((rows[agent], earlier[agent]), 1).float() / 255
         for index, stride in enumerate((4, 2, 1)):

@@ -2,8 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -15,6 +14,9 @@ from transporter.control.keyqn.training import Game
 from transporter.envs import atari, atari_truth
 from transporter.errors import InputError
 from transporter.workers import cores
+
+if TYPE_CHECKING:
+    from transporter.envs.atari_host import Show
 
 UNSEEN = 16  # side of frames that nobody looks at
 FEW = 4  # cores; with fewer, processes only get in each other's way
@@ -58,20 +60,23 @@ def game(
 
     def make(count: int) -> VectorEnv:
         if kind == "objects":
-            return _with_truth(name, count, sticky, processes)
+            return _telling(name, count, "truth", UNSEEN, sticky, processes)
         if processes is None and name in atari_truth.UNNOTICED:  # ale-py's threads do not tell when it is over
-            return OneByOne(partial(atari.AtariEnv, name, size, sticky=sticky), count, sticky)
+            return _telling(name, count, "pictures", size, sticky)
         return atari.make_vector(name, count, size, sticky=sticky, film=processes is not None, workers=processes)
 
     return Game(name, tuple(seeds), len(scene.actions), make)
 
 
-def _with_truth(name: str, count: int, sticky: float, processes: int | None) -> VectorEnv:
-    def one() -> TruthObservation:
-        return TruthObservation(atari.AtariEnv(name, UNSEEN, sticky=sticky))
+def _telling(name: str, count: int, show: "Show", size: int, sticky: float, processes: int | None = None) -> VectorEnv:
+    """Games of which all is known that their emulators know: in processes, where there are cores for them."""
+    if cores() > FEW and hasattr(os, "fork"):
+        from transporter.envs.atari_processes import AtariProcesses
 
-    if cores() <= FEW or not hasattr(os, "fork"):
-        return OneByOne(one, count, sticky)
-    from transporter.envs.atari_processes import AtariProcesses
+        return AtariProcesses(name, count, show=show, size=size, sticky=sticky, workers=processes)
 
-    return AtariProcesses(name, count, show="truth", sticky=sticky, workers=processes)
+    def one() -> gymnasium.Env[np.ndarray, int]:
+        game = atari.AtariEnv(name, size, sticky=sticky)
+        return TruthObservation(game) if show == "truth" else game
+
+    return OneByOne(one, count, sticky)

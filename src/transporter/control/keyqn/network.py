@@ -1,6 +1,6 @@
 """The Q-network of KeyQN, for many agents at once: inputs, a layer, an LSTM beside it, a layer, dueling heads."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from jaxtyping import Bool, Float
@@ -17,13 +17,13 @@ NEVER = -1e9  # the worth of an action that a game does not have
 
 
 class Inputs(Protocol):
-    """From stored rows to what the first layer, `see`, makes of them; an observer brings its own."""
+    """From stored rows to what the first layer sees; an observer brings its own."""
 
-    width: int  # of the first layer's weights
+    width: int
     places: int  # pairs of coordinates in a row
     weights: dict[str, Weight]
 
-    def read(self, rows: Tensor, earlier: Tensor) -> Any:
+    def read(self, rows: Tensor, earlier: Tensor) -> Tensor:
         """(a, n, *row) each, to something that is the same whatever the weights."""
         ...
 
@@ -31,9 +31,7 @@ class Inputs(Protocol):
         """(a, t, b, *row) with every place elsewhere by so much."""
         ...
 
-    def see(self, weights: Weights, read: Any) -> Float[Tensor, "a n hidden"]:
-        """The first layer's product with what was read."""
-        ...
+    def __call__(self, weights: Weights, read: Tensor) -> Float[Tensor, "a n width"]: ...
 
 
 class Thought(NamedTuple):
@@ -87,14 +85,15 @@ class QNetwork:
         zeros = torch.zeros(len(self.legal), count, self.config.memory, device=self.legal.device)
         return Memory(zeros, zeros.clone())
 
-    def read(self, rows: Tensor, earlier: Tensor) -> Any:
+    def read(self, rows: Tensor, earlier: Tensor) -> Tensor:
         """(a, t, b, *row) each: once for all networks that look at them."""
         return self.inputs.read(rows.flatten(1, 2), earlier.flatten(1, 2))
 
-    def __call__(self, weights: Weights, read: Any, before: Before, memory: Memory, skip: int = 0) -> Thought:
+    def __call__(self, weights: Weights, read: Tensor, before: Before, memory: Memory, skip: int = 0) -> Thought:
         """before: (a, t, b); memory: (a, b, m). The first `skip` rows only bring the memory up to date."""
         a, t, b = before.first.shape
-        x = F.relu(apply_norm(weights, "see", self.inputs.see(weights, read)))
+        x = self.inputs(weights, read)
+        x = F.relu(apply_norm(weights, "see", apply_linear(weights, "see", x)))
         known = (~before.first).to(x.dtype)[..., None]
         past = torch.cat((before.action[..., None] == self._names, before.reward[..., None]), -1) * known
         z = apply_linear(weights, "gates", torch.cat((x, past.flatten(1, 2)), -1)).view(a, t, b, -1)

@@ -15,15 +15,18 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.nn import functional as F
 
-from transporter.control.keyqn.codes import Codes, GroundedCodes
 from transporter.control.keyqn.config import NetworkConfig
 from transporter.control.keyqn.network import Inputs
 from transporter.control.keyqn.weights import Weight, Weights, apply_linear, linear
+from transporter.coords import cell_centres
 from transporter.errors import InputError
 from transporter.frames import resize_tensor
 from transporter.models.branches import together
 from transporter.models.detector import Detector
 
+PRESENT, PLACE, FEATURES = slice(0, 1), slice(1, 3), slice(3, None)  # of a slot
+QUICK = 10.0  # a keypoint that crosses a tenth of [-1, 1]'s half in a step counts as moving at speed 1
+FASTEST = 0.4  # what crosses so much of it is beyond the last threshold
 GREY = (0.299, 0.587, 0.114)  # ITU-R BT.601
 
 
@@ -84,7 +87,7 @@ class Keypoints:
         found = torch.cat((torch.ones_like(points[..., :1]), points, under), -1)
         return F.pad(found, (0, self.row[1] - found.shape[2], 0, self.slots - found.shape[1])).half()
 
-    def inputs(self, config: NetworkConfig) -> Codes:
+    def inputs(self, config: NetworkConfig) -> "Codes":
         return Codes(self.row, config, coordinates=self.coordinates)
 
 
@@ -114,8 +117,8 @@ class Grounded:
         values = detector.net.pixels.standardised(resize_tensor(frames, size, size).permute(0, 3, 1, 2))
         return F.adaptive_avg_pool2d(values, self.cells).asinh().flatten(1).half()
 
-    def inputs(self, config: NetworkConfig) -> GroundedCodes:
-        return GroundedCodes(self.keypoints.row, config, self.cells, coordinates=self.keypoints.coordinates)
+    def inputs(self, config: NetworkConfig) -> "GroundedCodes":
+        return GroundedCodes(self.keypoints.inputs(config), self.keypoints.row, self.cells, config)
 
 
 class Objects:
@@ -128,8 +131,81 @@ class Objects:
     def __call__(self, views: Sequence[Float[Tensor, "n k 3"]]) -> Tensor:
         return torch.cat([F.pad(view, (0, 0, 0, self.slots - view.shape[1])) for view in views]).half()
 
-    def inputs(self, config: NetworkConfig) -> Codes:
+    def inputs(self, config: NetworkConfig) -> "Codes":
         return Codes(self.row, config)
+
+
+class Codes:
+    """Slots as one vector: thermometer-coded places, the places themselves, how far each moved, and features."""
+
+    def __init__(self, row: tuple[int, ...], config: NetworkConfig, *, coordinates: bool = True) -> None:
+        self.slots, self.depth = row[0], row[1] - 3
+        self.levels, self.motion, self.coordinates = config.thermometer, config.motion, coordinates
+        self.speeds = config.speeds if self.motion else 0
+        places = 2 * self.levels + 2 + (2 + 2 * self.speeds if self.motion else 0) if coordinates else 0
+        used = 1 + places + self.depth
+        self.spare = -used % config.align
+        self.width = self.slots * (used + self.spare)
+        self.places = self.slots if coordinates else 0
+        self.weights: dict[str, Weight] = {}
+
+    def __call__(self, weights: Weights, read: Float[Tensor, "a n width"]) -> Float[Tensor, "a n width"]:
+        return read
+
+    def shifted(self, rows: Float[Tensor, "a t b slots d"], by: Float[Tensor, "a #t b slots 2"]) -> Tensor:
+        return torch.cat((rows[..., PRESENT], rows[..., PLACE] + by, rows[..., FEATURES]), -1)
+
+    def read(
+        self, rows: Float[Tensor, "a n slots d"], earlier: Float[Tensor, "a n slots d"]
+    ) -> Float[Tensor, "a n width"]:
+        rows = rows.float()
+        present, place = rows[..., PRESENT], rows[..., PLACE]
+        parts = [present]
+        if self.coordinates:
+            parts += [thermometer(place, self.levels).flatten(-2) * present, place * present]
+        if self.coordinates and self.motion:
+            both, moved = present * earlier[..., PRESENT], place - earlier[..., PLACE]
+            parts.append((moved * QUICK).clamp(-1, 1) * both)
+            if self.speeds:
+                parts.append(thermometer(_spread(moved / FASTEST), self.speeds).flatten(-2) * both)
+        if self.depth:
+            parts.append(rows[..., FEATURES])
+        if self.spare:
+            parts.append(torch.zeros_like(present).expand(*present.shape[:-1], self.spare))
+        return torch.cat(parts, -1).flatten(2)
+
+
+class GroundedCodes:
+    """Codes of the keypoints, and the ground, as faint as one of its parts: louder, Breakout is hardly learnt."""
+
+    def __init__(self, codes: Codes, shape: tuple[int, ...], cells: int, config: NetworkConfig) -> None:
+        self.codes, self.shape, self.split, self.cells = codes, shape, math.prod(shape), cells
+        ground = 3 * cells**2
+        self.spare = -ground % config.align
+        self.width, self.places, self.weights = codes.width + ground + self.spare, codes.places, codes.weights
+
+    def __call__(self, weights: Weights, read: Float[Tensor, "a n width"]) -> Float[Tensor, "a n width"]:
+        return self.codes(weights, read)
+
+    def shifted(self, rows: Float[Tensor, "a t b row"], by: Float[Tensor, "a #t b slots 2"]) -> Tensor:
+        return torch.cat((self.codes.shifted(self._keypoints(rows), by).flatten(-2), rows[..., self.split :]), -1)
+
+    def read(self, rows: Float[Tensor, "a n row"], earlier: Float[Tensor, "a n row"]) -> Float[Tensor, "a n width"]:
+        codes = self.codes.read(self._keypoints(rows), self._keypoints(earlier))
+        return torch.cat((codes, F.pad(rows[..., self.split :].float() / self.cells, (0, self.spare))), -1)
+
+    def _keypoints(self, rows: Tensor) -> Tensor:
+        return rows[..., : self.split].unflatten(-1, self.shape)
+
+
+def thermometer(x: Float[Tensor, "*n"], levels: int) -> Float[Tensor, "*n levels"]:
+    """Bit k is 1 where x is at least threshold k: the centres of `levels` equal cells of [-1, 1]."""
+    return (x[..., None] >= cell_centres(levels, x.device)).to(x.dtype)
+
+
+def _spread(x: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """Small numbers further apart than large ones, while 1 stays 1: most things move by a pixel or two."""
+    return x.sign() * x.abs().pow(2 / 3)
 
 
 class Pixels:
@@ -180,10 +256,7 @@ class Convolutions:
         kind = torch.bfloat16 if rows.is_cuda else torch.float32
         return both.permute(0, 1, 3, 5, 2, 4, 6).flatten(4).to(kind) / 255
 
-    def see(self, weights: Weights, read: Float[Tensor, "a n y x c"]) -> Float[Tensor, "a n hidden"]:
-        return apply_linear(weights, "see", self.look(weights, read))
-
-    def look(self, weights: Weights, read: Float[Tensor, "a n y x c"]) -> Float[Tensor, "a n width"]:
+    def __call__(self, weights: Weights, read: Float[Tensor, "a n y x c"]) -> Float[Tensor, "a n width"]:
         # Each agent by itself: a convolution knows one set of weights. All else is done for all of them at once.
         layers = [self._layer(weights, index, read.dtype) for index in range(len(self.LAYERS))]
         own = zip(*(zip(*(part.unbind() for part in layer), strict=True) for layer in layers), strict=True)
