@@ -171,7 +171,10 @@ def main(
         if settings.learning.steady:
             ways[" steady"] = learning.learner.kept
         for name, weights in ways.items():
-            found = evaluate(network, judges, weights, arena, chosen, protocol.evaluation_epsilon, protocol.episodes)
+            found = evaluate(
+                network, judges, weights, arena, chosen, protocol.evaluation_epsilon, protocol.episodes,
+                learnt_from=np.sign if settings.learning.clip_rewards else lambda reward: reward,
+            )  # fmt: skip
             means = found.mean(1)
             figures |= {f"seed {seed}{name}": round(float(mean), 1) for seed, mean in zip(chosen, means, strict=True)}
             figures[f"mean{name}"] = round(float(means.mean()), 1)

@@ -8,6 +8,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from transporter.control.keyqn.config import KeyQNConfig
 from transporter.models.zoo import load
 from transporter.runs import Run
 
@@ -175,6 +176,19 @@ def test_a_table_of_some_games_has_figures_of_those(forked, tmp_path: Path) -> N
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["figures"] == {"random: pong mean": 1.0, "random: pong std": 0.5}
     assert "| **ours, random** (1 × 2) | 1.0 ± 0.5 |" in (tmp_path / "table.md").read_text()
+
+
+def test_agents_of_an_earlier_version_are_joined_where_their_settings_are_the_same(forked, tmp_path: Path) -> None:
+    """Which did not know what is off by default."""
+    today = KeyQNConfig().to_json()
+    before = {**today, "learning": {k: v for k, v in today["learning"].items() if k not in ("steady", "cool")}}
+    ours = result("points") | {"config": today, "seeds": {"agents": [0]}}
+    (tmp_path / "points.json").write_text(json.dumps(ours))
+    (tmp_path / "more.json").write_text(json.dumps(ours | {"config": before, "seeds": {"agents": [1]}}))
+    table = ["reproduce", "keyqn", "--gather", "--out", ".", "--games", "pong", "--observations", "points"]
+    ended = forked(*table, "--more", "points=more.json", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert "**ours, points** (2 × 2)" in (tmp_path / "table.md").read_text()
 
 
 def test_more_agents_of_some_games_stand_in_the_same_row(forked, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def carry_out(
             learn_with_bar(experiment, run, hardware, log_every, checkpoint_every)
         result = evaluate_with_bar(experiment, run, hardware)
         show(experiment, result)
-        picture(experiment, run, result, video)
+        picture(experiment, run, result, video, str(hardware.resolve()))
     return result
 
 
@@ -242,14 +242,14 @@ def show(experiment: "Experiment", result: "Json") -> None:
     table(f"mean scores from {experiment.kind}", ["game", "ours", "seeds", *others], rows)
 
 
-def picture(experiment: "Experiment", run: "Run", result: "Json", video: int) -> None:
+def picture(experiment: "Experiment", run: "Run", result: "Json", video: int, device: str) -> None:
     """Curves and clips that are not there yet; a machine without the packages for them leaves them to another."""
     from transporter.cli.console import warn
 
     try:
         draw_curves(experiment, run)
         for name in experiment.games if video else ():
-            record(experiment, run, result, name, video)
+            record(experiment, run, result, name, video, device)
     except ImportError as error:
         warn(f"no pictures without {error.name}: run the same command again where it is installed")
 
@@ -272,7 +272,7 @@ def draw_curves(experiment: "Experiment", run: "Run") -> None:
         learning_figure(games, marks).savefig(temporary, dpi=110)
 
 
-def record(experiment: "Experiment", run: "Run", result: "Json", name: str, seconds: int) -> None:
+def record(experiment: "Experiment", run: "Run", result: "Json", name: str, seconds: int, device: str) -> None:
     """A clip of the game's best agent."""
     from transporter.control.keyqn.agent import KeyQN
     from transporter.control.keyqn.experiment import FRAME, agent_file
@@ -284,7 +284,7 @@ def record(experiment: "Experiment", run: "Run", result: "Json", name: str, seco
     if path.exists():
         return
     best = max(experiment.seeds, key=lambda seed: result["figures"][f"{name} seed {seed}"])
-    agent = KeyQN.load(agent_file(run, name, best))
+    agent = KeyQN.load(agent_file(run, name, best), device)
     size = agent.detector.config.size if agent.detector else FRAME
     with ClipWriter(path, 3 * 160, 3 * 210, rate=RATE) as clip:
         for shown in watch(agent, name, seed=0, size=size, most=seconds * RATE):

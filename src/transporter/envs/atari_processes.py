@@ -66,7 +66,7 @@ class AtariProcesses(VectorEnv):
         sticky: float = 0.0,
         workers: int | None = None,
     ) -> None:
-        """`size`: of pictures. `workers`: by default one for each core, shared among those that torchrun has started."""
+        """`size`: of pictures. `workers`: by default one for each core, shared among what torchrun has started."""
         model = AtariEnv(name, 1)
         if show == "film" and model.film.ndim != 3:
             raise InputError(f"the colours of {name} are not known: it cannot be filmed")

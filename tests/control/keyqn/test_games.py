@@ -35,7 +35,8 @@ def test_processes_show_what_this_process_shows(name: str, kind: Kind, monkeypat
     there = Arena([made.make(2)], life_loss_ends=True)
     seeds, chance = np.array([3, 4]), np.random.default_rng(0)
     one, two = here.reset(seeds), there.reset(seeds)
-    assert isinstance(here.games[0], games.OneByOne) and isinstance(there.games[0], AtariProcesses)
+    assert isinstance(here.games[0], games.OneByOne)
+    assert isinstance(there.games[0], AtariProcesses)
     ended = 0
     for _ in range(300):  # several lives, and a new game
         np.testing.assert_array_equal(one.views[0], two.views[0])

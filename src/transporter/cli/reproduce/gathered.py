@@ -1,5 +1,6 @@
 """Results of agents as files have them: read, joined and compared, before they stand in one table."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,8 +77,13 @@ def joined(result: "Json", more: "Json", path: Path, games: list[str]) -> "Json"
 
 def _settings(result: "Json", games: list[str]) -> dict[str, object]:
     """By part and name; of detectors, those of these games."""
+    from transporter.control.keyqn.config import KeyQNConfig
+
     config = result.get("config")
     flat: dict[str, object] = {}
+    if isinstance(config, dict):
+        with suppress(InputError):  # of settings that nobody knows, the words are compared
+            config = {**config, **KeyQNConfig.from_json(config).to_json()}  # whichever version wrote them
     for part, value in config.items() if isinstance(config, dict) else ():
         for name, inner in value.items() if isinstance(value, dict) else (("", value),):
             if part != DETECTORS or name in games:

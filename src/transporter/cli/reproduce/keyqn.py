@@ -105,22 +105,19 @@ def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: P
     """What no agent at all scores in the same games."""
     from transporter.control.keyqn.evaluation import play_at_random
     from transporter.control.keyqn.experiment import figures
+    from transporter.control.keyqn.games import UNSEEN, game
     from transporter.control.keyqn.measure import PLAYERS
     from transporter.control.rollout import Arena
-    from transporter.envs import atari
     from transporter.results import Result
 
-    scores = {}
+    scores, agents = {}, list(range(seeds))
     for name in games:
-        arena = Arena(
-            [atari.make_vector(name, min(episodes, PLAYERS), 16, sticky=sticky) for _ in range(seeds)],
-            life_loss_ends=False,
-        )
-        actions = [len(atari.scene(name).actions)] * seeds
-        scores[name] = play_at_random(arena, actions, list(range(seeds)), episodes).tolist()
+        played = game(name, agents, "pixels", UNSEEN, sticky)
+        arena = Arena([played.make(min(episodes, PLAYERS)) for _ in agents], life_loss_ends=False)
+        scores[name] = play_at_random(arena, [played.actions] * seeds, agents, episodes).tolist()
         arena.close()
     config = {"protocol": {"episodes": episodes, "sticky": sticky}}
-    made = Result("keyqn random", figures(scores, range(seeds)), config, {"agents": seeds}, {"scores": scores})
+    made = Result("keyqn random", figures(scores, agents), config, {"agents": agents}, {"scores": scores})
     made.write(out / "random.json")
     return {"figures": made.figures, "scores": scores}
 

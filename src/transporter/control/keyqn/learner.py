@@ -257,7 +257,7 @@ class Learner:
 
     @property
     def kept(self) -> Float[Tensor, "a p"]:
-        """The weights that are kept in the end: the last ones may be a moment's whim, a mean of many is none."""
+        """The weights that are kept in the end: those that play may be a moment's whim, a mean of many more is none."""
         return self.acting if self.steady is None else self.steady
 
     def hand_over(self) -> None:
