@@ -188,7 +188,11 @@ def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware"
         total = experiment.config.protocol.episodes * len(experiment.agents)
         with bar(f"evaluate {' '.join(experiment.games)}", total, "episodes") as shown:
             scores = measure(experiment, run, hardware, shown.at)
-        rows = run.metrics()
+        rows, agents = run.metrics(), len(experiment.agents)
+        learning = {
+            "curves": of.curves(rows, agents),
+            "stretches": of.stretches(rows, agents, experiment.config.protocol.interactions),
+        }
         Result(
             name=f"keyqn {experiment.kind}",
             figures={**of.figures(scores, experiment.seeds), "training seconds": round(of.seconds(rows), 1)},
@@ -198,7 +202,7 @@ def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware"
                 "detectors learnt from": learnt_from(experiment),
             },
             seeds={"agents": list(experiment.seeds)},
-            details={"scores": scores, "curves": of.curves(rows, len(experiment.agents))},
+            details={"scores": scores, **learning},
             device=str(hardware.resolve()),
         ).write(path)
         found = result_of(experiment, path)

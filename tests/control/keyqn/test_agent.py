@@ -22,6 +22,7 @@ from transporter.control.keyqn.experiment import (
     of_today,
     seconds,
     settings,
+    stretches,
 )
 from transporter.control.keyqn.measure import at_once, keep, kept, measure, scores_file
 from transporter.control.keyqn.video import watch
@@ -230,6 +231,17 @@ def test_curves_by_hand() -> None:
         {"step": 30, "episodes": [[1, 1.0, 9], [0, 6.0, 9]]},
     ]
     assert curves(rows, 2) == [[(10, 4.0), (20, 4.0), (30, 5.0)], [(30, 1.0)]]
+
+
+def test_stretches_by_hand() -> None:
+    rows = [
+        {"step": 10, "episodes": [[0, 4.0, 9], [0, 1.0, 5]]},
+        {"step": 11, "episodes": [[0, 7.0, 3]]},
+        {"step": 100, "episodes": [[1, 1.0, 9]]},
+    ]
+    one, other = stretches(rows, 2, total=100)
+    assert one == [{"games": 2, "mean": 2.5, "best": 4.0}, {"games": 1, "mean": 7.0, "best": 7.0}, *[{}] * 8]
+    assert other == [*[{}] * 9, {"games": 1, "mean": 1.0, "best": 1.0}]
 
 
 def test_a_bit_that_has_changed_is_noticed(tmp_path: Path) -> None:

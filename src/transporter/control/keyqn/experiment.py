@@ -24,6 +24,7 @@ from transporter.training.learner import Hardware
 
 LOOKS: tuple[Kind, ...] = ("keypoints", "points", "features")  # kinds that need a detector
 FRAME = 80  # side of the frames of agents without a detector
+TENTHS = 10  # of a training, of which games are told
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,19 @@ def curves(rows: Sequence[Json], agents: int, window: int = 20) -> list[list[tup
             if scores:
                 line.append((row["step"], float(np.mean(scores[-window:]))))
     return lines
+
+
+def stretches(rows: Sequence[Json], agents: int, total: int) -> list[list[Json]]:
+    """For each agent, of the games that were over in each tenth of the training: how many, mean and best score."""
+    scores: list[list[list[float]]] = [[[] for _ in range(TENTHS)] for _ in range(agents)]
+    for row in rows:
+        tenth = min(TENTHS * (row["step"] - 1) // total, TENTHS - 1)
+        for agent, score, _ in row["episodes"]:
+            scores[int(agent)][tenth].append(score)
+    return [
+        [{"games": len(own), "mean": round(float(np.mean(own)), 2), "best": max(own)} if own else {} for own in tenths]
+        for tenths in scores
+    ]
 
 
 def seconds(rows: Sequence[Json]) -> float:
