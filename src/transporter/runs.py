@@ -77,7 +77,11 @@ class Run:
                     head = sealed({"format": FORMAT, "settings": settings})
                     write_text(path / "run.json", json.dumps(head, indent=2))
         run = cls.open(path)
-        there, here = (json.loads(json.dumps(part)) for part in (today(run.settings), settings))
+        try:
+            found = today(run.settings)
+        except InputError as error:
+            raise InputError(f"{path} holds a run that does not fit: {error}") from None
+        there, here = (json.loads(json.dumps(part)) for part in (found, settings))
         if there != here:
             raise InputError(f"{path} holds a run with other settings: {_difference(there, here)}")
         return run
@@ -297,7 +301,10 @@ def _sha256(path: Path) -> str:
 def _difference(old: Json, new: Json) -> str:
     """The first few settings that differ, by dotted name."""
     flat_old, flat_new = dict(_flatten(old)), dict(_flatten(new))
-    names = sorted(name for name in flat_old | flat_new if flat_old.get(name) != flat_new.get(name))
+    names = sorted(
+        (name for name in flat_old | flat_new if flat_old.get(name) != flat_new.get(name)),
+        key=lambda name: (name not in flat_old or name not in flat_new, name),  # what both have says more
+    )
     return ", ".join(f"{name} {flat_old.get(name)} → {flat_new.get(name)}" for name in names[:4])
 
 

@@ -1,6 +1,8 @@
 """transporter keyqn from beginning to end, with a break in between, and what it refuses."""
 
 import json
+import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,9 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
     whole = transporter(*command, "--out", "whole", "--json", "table.json", cwd=tmp_path)
     assert whole.code == 0, whole.err
     assert "KeyQN" in whole.err
+    assert "± over seeds" in whole.err
+    assert "done: whole (agents/, keyqn.json, curves.png, ms_pacman.mp4)" in whole.err
+    assert "were left out" not in whole.err
     result = json.loads((tmp_path / "table.json").read_text())
     assert len(result["scores"]["ms_pacman"]) == 2
     assert result["figures"]["ms_pacman mean"] > 50
@@ -62,6 +67,12 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
         ("keyqn pong --network.ground 81", "at most 80 by 80 parts of the ground, not 81"),
         ("keyqn pong --network.ground -1", "speeds and ground at least 0"),
         ("keyqn pong --network.speeds -1", "speeds and ground at least 0"),
+        ("keyqn pong --preset heavy", "invalid choice 'heavy' for argument '--preset'"),
+        ("keyqn pong --preset light --learning.batch 0", "updates, batch, unroll, steps and anneal must be"),
+        ("keyqn pong --network.forget nan", "forget must be a finite number, not nan"),
+        ("keyqn pong --network.limit 1e300", "limit above 0 and at most 1,000,000"),
+        ("keyqn pong --protocol.life-loss-keeps --protocol.no-life-loss-ends", "without life_loss_ends none does"),
+        ("keyqn pong --preset", "Missing value for argument '--preset'"),
         ("keyqn pong --seeds 0", "--seeds must be at least 1"),
         ("keyqn pong --protocol.interactions 0", "interactions and episodes must be at least 1"),
         ("keyqn pong --learning.batch 0", "transporter: learning: updates, batch, unroll, steps and anneal must be"),
@@ -86,10 +97,65 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
         ("reproduce keyqn --games tetris", "no model of tetris is shipped"),
         ("reproduce keyqn --games pong --out /dev/null/x", "/dev/null"),
         ("reproduce keyqn --games pong --docs /dev/null", "/dev/null is a file: name a folder"),
+        ("reproduce keyqn --games pong --docs nowhere", "--docs nowhere: there is no results.md in it"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(refused, command: str, line: str) -> None:
     refused(command, line)
+
+
+@pytest.mark.parametrize("verb", [["keyqn"], ["reproduce", "keyqn"]])
+@pytest.mark.parametrize(("given", "hidden"), [([], 256), (["--preset", "light"], 128), (["--preset=light"], 128)])
+def test_settings_begin_from_a_preset(forked, tmp_path: Path, verb: list[str], given: list[str], hidden: int) -> None:
+    said = " ".join(forked(*verb, *given, "--help", cwd=tmp_path).out.replace("│", " ").split())
+    assert f"units of the layers before and after the memory (default: {hidden})" in said
+
+
+def test_what_is_given_changes_the_preset(forked, tmp_path: Path) -> None:
+    """Also where it is what it would have been without one."""
+    small = ["--protocol.interactions", "40", "--protocol.episodes", "1", "--protocol.evaluation-epsilon", "1"]
+    given = ["--preset", "light", "--learning.batch", "16", "--observation", "objects", "--seeds", "1", "--video", "0"]
+    ended = forked("keyqn", "ms_pacman", *given, *small, "--json", "told.json", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert "done: runs/keyqn-ms_pacman-objects-light" in ended.err
+    config = json.loads((tmp_path / "told.json").read_text())["config"]
+    assert (config["learning"]["batch"], config["learning"]["steady"], config["network"]["hidden"]) == (16, 0.0005, 128)
+
+
+def test_an_evaluation_that_is_stopped_says_how_to_go_on(started, tmp_path: Path) -> None:
+    few = dict(zip(SMALL[::2], SMALL[1::2], strict=True)) | {"--protocol.interactions": "90", "--video": "0"}
+    options = [word for pair in few.items() for word in pair]
+    asked = started("keyqn", "ms_pacman", "pong", *options, "--out", "run", cwd=tmp_path)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "run" / "scores" / "ms_pacman.json").exists():  # from then on Pong is played
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    asked.terminate()
+    _, said = asked.communicate(timeout=60)
+    assert asked.returncode == 143
+    assert "interrupted: the agents are saved in run, run the same command again to evaluate them" in said
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--learning.rate", "1e30", "ms_pacman, seed 0: 9[0-9]% of the updates were left out"),
+        (
+            "--learning.unroll",
+            "5000",
+            "nothing was learnt: the first update comes after 5010 interactions",
+        ),
+    ],
+)
+def test_a_training_in_which_nothing_was_learnt_says_so(
+    forked, tmp_path: Path, option: str, value: str, said: str
+) -> None:
+    most = {**dict(zip(SMALL[::2], SMALL[1::2], strict=True)), "--protocol.interactions": "90", "--video": "0"}
+    options = [word for pair in ({**most, "--seeds": "1", option: value}).items() for word in pair]
+    ended = forked("keyqn", "ms_pacman", *options, "--out", "run", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert re.search(said, ended.err), ended.err
+    assert "±" not in ended.err  # of one seed there is no spread
 
 
 def test_a_run_does_not_go_on_with_another_detector(forked, tmp_path: Path) -> None:
@@ -131,8 +197,10 @@ def test_the_table_of_the_paper_with_random_play_beside_it(forked, results_page,
     assert (tmp_path / "out" / "table.md").read_bytes() == table
     ended = forked(*gather, "--games", "ms_pacman,pong", cwd=tmp_path)
     assert ended.code == 2
-    assert ended.err.splitlines() == ["transporter: out/random.json is not a result of ms_pacman, pong"]
-    ended = forked(*gather, "--games", "ms_pacman", "--docs", "elsewhere", cwd=tmp_path)
+    assert ended.err.splitlines() == ["transporter: out/random.json has no scores of pong"]
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "results.md").write_text("nothing\n")
+    ended = forked(*gather, "--games", " ms_pacman ", "--docs", "elsewhere", cwd=tmp_path)
     assert ended.code == 0
     assert "elsewhere/results.md has no place for the table" in ended.err
 
@@ -149,11 +217,11 @@ def result(name: str, mean: object = 1.0, **protocol: object) -> dict[str, Any]:
         (result("points", sticky=0.25), "not measured alike: sticky 0.0 in random, 0.25 in points"),
         (result("points", interactions=7), "not measured alike: interactions 100 in random, 7 in points"),
         (result("pixels"), "points.json says that it is keyqn pixels, not keyqn points"),
-        (result("points") | {"scores": {"pong": []}}, "points.json is not a result of pong"),
-        (result("points", mean=float("nan")), "points.json is not a result of pong"),
-        (result("points", mean=10**400), "points.json is not a result of pong"),
-        (result("points", mean=True), "points.json is not a result of pong"),
-        ([], "points.json is not a result of pong"),
+        (result("points") | {"scores": {"pong": []}}, "points.json is not a result of agents"),
+        (result("points", mean=float("nan")), "points.json is not a result of agents"),
+        (result("points", mean=10**400), "points.json is not a result of agents"),
+        (result("points", mean=True), "points.json is not a result of agents"),
+        ([], "points.json is not a result of agents"),
     ],
 )
 def test_what_does_not_belong_into_a_table_is_refused(points: object, line: str, forked, tmp_path: Path) -> None:
@@ -175,7 +243,7 @@ def test_a_table_of_some_games_has_figures_of_those(forked, tmp_path: Path) -> N
     assert ended.code == 0, ended.err
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["figures"] == {"random: pong mean": 1.0, "random: pong std": 0.5}
-    assert "| **ours, random** (1 × 2) | 1.0 ± 0.5 |" in (tmp_path / "table.md").read_text()
+    assert "| **ours, random** (1 × 2) | 1.0 |" in (tmp_path / "table.md").read_text()
 
 
 def test_agents_of_an_earlier_version_are_joined_where_their_settings_are_the_same(forked, tmp_path: Path) -> None:
@@ -189,6 +257,32 @@ def test_agents_of_an_earlier_version_are_joined_where_their_settings_are_the_sa
     ended = forked(*table, "--more", "points=more.json", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert "**ours, points** (2 × 2)" in (tmp_path / "table.md").read_text()
+
+
+def test_games_that_were_learnt_apart_stand_in_one_row(forked, tmp_path: Path) -> None:
+    """Whatever their seeds; another game has another detector."""
+    apart = {
+        name: result("points")
+        | {"scores": {game: scores}, "figures": {f"{game} mean": 1.5, f"{game} std": 0.0}, "seeds": {"agents": seeds}}
+        for name, game, scores, seeds in (
+            ("points", "pong", [[1.0, 2.0]], [0]),
+            ("more", "pong", [[3.0, 4.0]], [1]),
+            ("other", "breakout", [[5.0], [6.0]], [0, 1]),
+            ("again", "breakout", [[7.0]], [2]),
+        )
+    }
+    for name, made in apart.items():
+        made["config"] = {**made["config"], "detectors learnt from": {next(iter(made["scores"])): {"frames": 1}}}
+        (tmp_path / f"{name}.json").write_text(json.dumps(made))
+    table = ["reproduce", "keyqn", "--out", ".", "--games", "breakout,pong", "--observations", "points", "--gather"]
+    ended = forked(*table, "--more", *(f"points={name}.json" for name in ("other", "more", "again")), cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    words = (tmp_path / "table.md").read_text()
+    assert "**ours, points** (3 × 1, pong 2 × 2) | 6.0 ± 1.0 | 2.5 ± 1.4 |" in words
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["from"]["points"]["seeds"] == {"agents": {"pong": [0, 1], "breakout": [0, 1, 2]}}
+    assert summary["figures"]["points: breakout seed 2"] == 7.0
+    assert summary["from"]["points"]["config"]["detectors learnt from"].keys() == {"pong", "breakout"}
 
 
 def test_more_agents_of_some_games_stand_in_the_same_row(forked, tmp_path: Path) -> None:
@@ -215,7 +309,7 @@ def test_more_agents_of_some_games_stand_in_the_same_row(forked, tmp_path: Path)
     assert summary["figures"]["points: breakout seed 3"] == 3.0
     assert summary["figures"]["points: pong seed 1"] == 3.5
     assert summary["from"]["points"]["also"] == [{"command": "transporter keyqn"}]
-    assert summary["from"]["points"]["seeds"] == {"agents": [3, 1, 2]}
+    assert summary["from"]["points"]["seeds"] == {"agents": {"pong": [3, 1], "breakout": [3, 1, 2]}}
     words = (tmp_path / "table.md").read_text()
     assert "**ours, points** (3 × 2, pong 2 × 2) | 6.0 ± 3.6 | 2.5 ± 1.4 |" in words
 
@@ -232,7 +326,7 @@ def test_more_agents_of_some_games_stand_in_the_same_row(forked, tmp_path: Path)
     (tmp_path / "game.json").write_text(json.dumps(more | {"scores": {"seaquest": [[1.0]]}, "figures": numbers}))
     for given, line in [
         ("points=other.json", "other.json: its agents learnt with other settings: protocol.interactions"),
-        ("points=null.json", "null.json is not a result of breakout"),
+        ("points=null.json", "null.json is not a result of agents"),
         ("points=few.json", "few.json: its agents played breakout in another number of episodes"),
         ("points=seeds.json", "seeds.json cannot be joined: 2 seeds, and scores of 1"),
         ("points=words.json", "words.json cannot be joined: the seeds of some agents are not known"),

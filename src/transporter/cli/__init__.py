@@ -2,6 +2,7 @@
 
 import errno
 import functools
+import inspect
 import io
 import os
 import re
@@ -20,7 +21,7 @@ from transporter.cli.demo import demo
 from transporter.cli.evaluate import evaluate
 from transporter.cli.explore import explore
 from transporter.cli.export import export
-from transporter.cli.keyqn import keyqn
+from transporter.cli.keyqn import keyqn, settings_of_preset
 from transporter.cli.models import models
 from transporter.cli.report import report
 from transporter.cli.reproduce import FIGURES, reproduce
@@ -45,6 +46,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "reproduce": reproduce,
 }
 GROUPS = {"reproduce": FIGURES}  # verbs that have verbs of their own
+PRESET = ("keyqn",)  # verbs, of either kind, whose other settings begin from a preset
 TOGETHER = ("train", "explore")  # verbs that processes of one torchrun can share
 
 FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
@@ -101,7 +103,10 @@ def _parsed(arguments: list[str]) -> Callable[[], None]:
     try:
         with redirect_stderr(said):
             return tyro.extras.subcommand_cli_from_dict(
-                {name: _put_off(verb) for name, verb in verbs.items()},
+                {
+                    name: _put_off(verb, **settings_of_preset(arguments) if name in PRESET else {})
+                    for name, verb in verbs.items()
+                },
                 prog=prog,
                 description=DESCRIPTION if verbs is VERBS else None,
                 args=arguments or ["--help"],
@@ -113,13 +118,16 @@ def _parsed(arguments: list[str]) -> Callable[[], None]:
         raise InputError(_one_line(said.getvalue())) from None
 
 
-def _put_off(verb: Callable[..., None]) -> Callable[..., Callable[[], None]]:
-    """The same signature and help, but the work waits until all arguments are known to be good."""
+def _put_off(verb: Callable[..., None], **defaults: object) -> Callable[..., Callable[[], None]]:
+    """The same signature and help, but for some defaults; the work waits until all arguments are known to be good."""
 
     @functools.wraps(verb)
     def ready(*positional: Any, **named: Any) -> Callable[[], None]:
         return functools.partial(verb, *positional, **named)
 
+    signature = inspect.signature(verb)
+    there = [p.replace(default=defaults.get(p.name, p.default)) for p in signature.parameters.values()]
+    ready.__signature__ = signature.replace(parameters=there)  # type: ignore[attr-defined]
     return ready
 
 

@@ -1,5 +1,6 @@
 """transporter keyqn: agents that learn Atari games from keypoints in 100,000 interactions."""
 
+from argparse import ArgumentParser
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -8,10 +9,12 @@ import tyro
 
 from transporter.cli.given import Maybe, at_least, device_named, room_for
 from transporter.cli.train import claimed_run, leave_a_core
-from transporter.control.keyqn.config import KeyQNConfig
+from transporter.control.keyqn.config import PRESETS, KeyQNConfig, Preset
 from transporter.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from transporter.control.keyqn.experiment import Experiment
     from transporter.models.detector import Detector
     from transporter.runs import Json, Run
@@ -23,12 +26,21 @@ Settings = Annotated[KeyQNConfig, tyro.conf.arg(name="")]
 RATE = 15  # steps a second: four frames each, at the console's 60
 
 
+def settings_of_preset(arguments: list[str]) -> dict[str, object]:
+    """The settings that all others change: of the preset that is named there, before the parser looks."""
+    scan = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    scan.add_argument("--preset", nargs="?")
+    named = scan.parse_known_args(arguments)[0].preset
+    return {"settings": PRESETS[named]} if named in PRESETS else {}  # what is wrong there, the parser says
+
+
 def keyqn(
     game: Games,
     /,
     seeds: int = 3,
     first_seed: int = 0,
     observation: Observation = "keypoints",
+    preset: Preset = "full",
     model: Maybe[list[str]] = None,
     out: Maybe[Path] = None,
     json: Maybe[Path] = None,
@@ -49,8 +61,9 @@ def keyqn(
         seeds: How many agents learn each game.
         first_seed: The first of their seeds.
         observation: keypoints and features under them, either of the two, true objects, or the pixels.
+        preset: Where the settings below begin: full; or light, for a CPU, together with --observation points.
         model: The detector, for one game; or GAME=MODEL for each. By default the shipped model of the game's name.
-        out: Run folder; by default runs/keyqn-GAMES-OBSERVATION.
+        out: Run folder; by default runs/keyqn-GAMES-OBSERVATION, and -PRESET where that is not full.
         json: Also write the results to this file.
         video: Seconds of a clip of each game's best agent at play, with its keypoints; 0: none.
         log_every: Interactions between rows of metrics.jsonl.
@@ -72,7 +85,8 @@ def keyqn(
     detectors = detectors_for(game, model or [], device) if observation in LOOKS else {}
     chosen = tuple(range(first_seed, first_seed + seeds))
     experiment = Experiment(tuple(game), chosen, observation, settings, detectors, in_loop)
-    path = out or Path("runs") / f"keyqn-{'-'.join(game)}-{observation}{'-in-loop' * in_loop}"
+    kind = f"{observation}{f'-{preset}' * (preset != 'full')}{'-in-loop' * in_loop}"
+    path = out or Path("runs") / f"keyqn-{'-'.join(game)}-{kind}"
     with room_for(json) if json else nullcontext():
         carry_out(experiment, path, Hardware(device, compile=compile), log_every, checkpoint_every, video)
         if json is not None:
@@ -81,14 +95,17 @@ def keyqn(
             write_text(json, result_file(path).read_text(encoding="utf-8"))
     from transporter.cli.console import bold, say
 
-    say(f"done: {bold(path)} (agents, results and curves)")
+    clips = [f"{name}.mp4" for name in game if (path / f"{name}.mp4").exists()]
+    drawn = ["curves.png"] if (path / "curves.png").exists() else []
+    say(f"done: {bold(path)} ({', '.join(['agents/', result_file(path).name, *drawn, *clips])})")
 
 
 def carry_out(
     experiment: "Experiment", path: Path, hardware: "Hardware", log_every: int, checkpoint_every: int, video: int
 ) -> "Json":
     """Everything that is not done yet: learn, evaluate, show, draw."""
-    from transporter.control.keyqn.experiment import learnt, of_today, settings
+    from transporter.cli.console import warn
+    from transporter.control.keyqn.experiment import doubts, learnt, of_today, settings
     from transporter.runs import Run
 
     with claimed_run(path, settings(experiment), of_today):
@@ -97,6 +114,8 @@ def carry_out(
             learn_with_bar(experiment, run, hardware, log_every, checkpoint_every)
         result = evaluate_with_bar(experiment, run, hardware)
         show(experiment, result)
+        for doubt in doubts(experiment, run.metrics()):
+            warn(doubt)
         picture(experiment, run, result, video, str(hardware.resolve()))
     return result
 
@@ -153,9 +172,13 @@ def learn_with_bar(
 
         def observe(row: "Json") -> None:
             recent.update({int(agent): score for agent, score, _ in row["episodes"]})
-            shown.at(row["step"], note(experiment, recent))
 
-        notices = Notices(row=observe, again=lambda step: shown.at(step, "playing again"), stopping=stop.asked)
+        notices = Notices(
+            step=lambda step: shown.at(step, note(experiment, recent)),
+            row=observe,
+            again=lambda step: shown.at(step, "playing again"),
+            stopping=stop.asked,
+        )
         learn(experiment, run, hardware, notices, log_every, checkpoint_every)
     for warning in run.warnings:
         warn(warning)
@@ -163,12 +186,12 @@ def learn_with_bar(
 
 
 def note(experiment: "Experiment", recent: dict[int, float]) -> str:
-    """The newest scores, game by game."""
+    """What the newest episodes scored, game by game."""
     parts = []
     for index, name in enumerate(experiment.games):
         first = index * len(experiment.seeds)
         scores = [recent[i] for i in range(first, first + len(experiment.seeds)) if i in recent]
-        parts += [f"{name} {sum(scores) / len(scores):.0f}"] if scores else []
+        parts += [f"{name} scores {sum(scores) / len(scores):.0f}"] if scores else []
     return " · ".join(parts)
 
 
@@ -187,7 +210,11 @@ def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware"
     if (found := result_of(experiment, path)) is None:
         total = experiment.config.protocol.episodes * len(experiment.agents)
         with bar(f"evaluate {' '.join(experiment.games)}", total, "episodes") as shown:
-            scores = measure(experiment, run, hardware, shown.at)
+            try:
+                scores = measure(experiment, run, hardware, shown.at)
+            except KeyboardInterrupt as stop:
+                again = "run the same command again to evaluate them"
+                raise type(stop)(f"interrupted: the agents are saved in {run.path}, {again}") from None
         rows, agents = run.metrics(), len(experiment.agents)
         learning = {
             "curves": of.curves(rows, agents),
@@ -229,21 +256,22 @@ def learnt_from(experiment: "Experiment") -> dict[str, str]:
 
 
 def show(experiment: "Experiment", result: "Json") -> None:
-    """The table: ours, seed by seed, beside the paper's and others'."""
+    """The table: ours, seed by seed, above the paper's and others'; a column for each game."""
     from transporter.cli.console import table
     from transporter.control.keyqn.scores import published
 
+    def row(title: str, scores: "Iterable[float | None]") -> list[str]:
+        return [title, *("–" if score is None else f"{score:.1f}" for score in scores)]
+
+    def ours(title: str, what: str) -> list[str]:
+        return row(title, (result["figures"][f"{name} {what}"] for name in experiment.games))
+
+    rows = [ours("ours", "mean")]
+    if len(experiment.seeds) > 1:
+        rows += [ours("± over seeds", "std"), *(ours(f"  seed {seed}", f"seed {seed}") for seed in experiment.seeds)]
     others = ("random", "KeyQN (paper)", "SPR", "BBF", "human")
-    rows = []
-    for name in experiment.games:
-        figures = result["figures"]
-        seeds = [f"{figures[f'{name} seed {seed}']:.1f}" for seed in experiment.seeds]
-        compared = [published(other, name) for other in others]
-        rows.append([
-            name, f"{figures[f'{name} mean']:.1f} ± {figures[f'{name} std']:.1f}", " ".join(seeds),
-            *("–" if score is None else f"{score:.1f}" for score in compared),
-        ])  # fmt: skip
-    table(f"mean scores from {experiment.kind}", ["game", "ours", "seeds", *others], rows)
+    rows += [row(other, (published(other, name) for name in experiment.games)) for other in others]
+    table(f"mean scores from {experiment.kind}", ["", *experiment.games], rows)
 
 
 def picture(experiment: "Experiment", run: "Run", result: "Json", video: int, device: str) -> None:

@@ -61,9 +61,9 @@ def read_agent(path: Path, kind: str, device: str | None = None) -> StoredAgent:
     """Or an InputError that says what the file is not."""
     words, tensors = read_tensors(path, f"an agent of the kind {kind}")
     try:
-        found, version = words["format"].split()
+        found, _, version = words["format"].rpartition(" ")
         if found != kind:
-            raise ValueError(f"it is of the kind {found}")
+            raise ValueError(f"it is of the kind {found}" if found else "it holds something else")
         if int(version) > FORMAT:
             raise InputError(f"{path} was written by a newer version of transporter")
         head, detector = parse_json(words["agent"]), None

@@ -15,24 +15,26 @@ DETECTORS = "detectors learnt from"  # in a result's settings, by game
 
 def gathered(out: Path, observations: list[str], games: list[str], more: list[str]) -> "dict[str, Json]":
     """What was measured of these observations, in the folder `out` and, for each OBSERVATION=FILE of `more`, there."""
-    results = {name: measured(out / f"{name}.json", name, games) for name in observations}
+    results = {name: measured(out / f"{name}.json", name) for name in observations}
     for given in more:
         name, _, file = given.partition("=")
         if name not in results or not file:
             raise InputError(f"--more {given}: say OBSERVATION=FILE, of {', '.join(observations)}")
         results[name] = joined(results[name], measured(Path(file), name), Path(file), games)
+    for name, result in results.items():
+        if missing := [game for game in games if game not in result["scores"]]:
+            raise InputError(f"{out / name}.json has no scores of {', '.join(missing)}")
     check_alike(results)
     return results
 
 
-def measured(path: Path, name: str, games: list[str] | None = None) -> "Json":
-    """A result of before, of that observation, in which these games were played; None: whichever were."""
+def measured(path: Path, name: str) -> "Json":
+    """A result of before, of that observation, whichever games were played in it."""
     from transporter.files import parse_json
 
     try:
         found = parse_json(path.read_bytes())
-        games = games or list(found["scores"])
-        for game in games:
+        for game in found["scores"]:
             if not all(is_number(found["figures"][f"{game} {what}"]) for what in ("mean", "std")):
                 raise ValueError
             played(found, game)
@@ -40,39 +42,39 @@ def measured(path: Path, name: str, games: list[str] | None = None) -> "Json":
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is not a result of {', '.join(games or ['agents'])}") from error
+        raise InputError(f"{path} is not a result of agents") from error
     if told != f"keyqn {name}":
         raise InputError(f"{path} says that it is {told}, not keyqn {name}")
     return found
 
 
 def joined(result: "Json", more: "Json", path: Path, games: list[str]) -> "Json":
-    """The same with more agents of some of these games, which learnt as its own did."""
+    """The same with more agents of some of these games, or of others, which learnt as its own did."""
     from transporter.control.keyqn.experiment import figures
 
-    shared = [game for game in games if game in more["scores"]]
-    if not shared:
+    others = [game for game in games if game in more["scores"]]
+    if not others:
         raise InputError(f"{path} has no scores of {', '.join(games)}")
+    shared = [game for game in others if game in result["scores"]]
     ours, theirs = (_settings(each, shared) for each in (result, more))
     if other := sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)):
         raise InputError(f"{path}: its agents learnt with other settings: {other[0]}")
-    seeds = [_seeds(result, games[0], path), _seeds(more, shared[0], path)]
-    if both := set(seeds[0]) & set(seeds[1]):
-        raise InputError(f"{path}: seed {min(both)} is among the others already")
-    scores = {game: [*own, *(more["scores"][game] if game in shared else [])] for game, own in result["scores"].items()}
-    for game in shared:
+    seeds, scores = {game: _seeds(result, game, path) for game in result["scores"]}, dict(result["scores"])
+    for game in others:
+        new = _seeds(more, game, path)
+        if both := set(seeds.get(game, [])) & set(new):
+            raise InputError(f"{path}: seed {min(both)} is among the others already")
+        seeds[game] = [*seeds.get(game, []), *new]
+        scores[game] = [*scores.get(game, []), *more["scores"][game]]
         if len({len(episodes) for episodes in scores[game]}) > 1:
             raise InputError(f"{path}: its agents played {game} in another number of episodes")
+    config, told = result.get("config"), dict(result["figures"])
+    if isinstance(config, dict) and isinstance(config.get(DETECTORS), dict):
+        config = {**config, DETECTORS: {**config[DETECTORS], **more["config"].get(DETECTORS, {})}}
+    for game, agents in scores.items():
+        told |= figures({game: agents}, seeds[game])
     also = [*result.get("also", []), {name: value for name, value in more.items() if name in ("command", "commit")}]
-    together = seeds[0] + seeds[1]
-    found = {**result["figures"], **figures(scores, together)}
-    return {
-        **result,
-        "figures": found,
-        "scores": scores,
-        "seeds": {"agents": together},
-        "also": also,
-    }
+    return {**result, "figures": told, "config": config, "scores": scores, "seeds": {"agents": seeds}, "also": also}
 
 
 def _settings(result: "Json", games: list[str]) -> dict[str, object]:
@@ -92,13 +94,13 @@ def _settings(result: "Json", games: list[str]) -> dict[str, object]:
 
 
 def _seeds(result: "Json", game: str, path: Path) -> list[int]:
-    """Of the agents of a result, as many as have scores."""
+    """Of the agents of a game: one list is of every game's, and where some were joined each game has its own."""
     told = result.get("seeds")
     seeds = told.get("agents") if isinstance(told, dict) else None
+    seeds = seeds.get(game) if isinstance(seeds, dict) else seeds
     if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
         raise InputError(f"{path} cannot be joined: the seeds of some agents are not known")
-    # Where more were joined before, some games have more agents than others.
-    if "also" not in result and len(seeds) != len(result["scores"][game]):
+    if len(seeds) != len(result["scores"][game]):
         raise InputError(f"{path} cannot be joined: {len(seeds)} seeds, and scores of {len(result['scores'][game])}")
     return seeds
 

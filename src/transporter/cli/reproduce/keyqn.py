@@ -10,7 +10,7 @@ from transporter.cli.given import Maybe, at_least, device_named, folder_named, r
 from transporter.cli.keyqn import Observation, carry_out, check_games, detectors_for, result_file
 from transporter.cli.reproduce.gathered import gathered, is_number, played
 from transporter.cli.reproduce.publish import into_docs
-from transporter.control.keyqn.config import KeyQNConfig
+from transporter.control.keyqn.config import KeyQNConfig, Preset
 from transporter.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ class Options:
     """Atari games, with commas between them; all of them learn at once."""
     observations: str = "keypoints"
     """What agents see, with commas between: keypoints, points, features, objects, pixels; and random, for no agent."""
+    preset: Preset = "full"
+    """Where the settings below begin: full; or light, for a CPU, together with --observations points."""
     seeds: int = 3
     """How many agents learn each game."""
     model: Maybe[list[str]] = None
@@ -38,7 +40,7 @@ class Options:
     gather: bool = False
     """Nothing is learnt or played: the table of these games and observations, from the JSON files that are in --out."""
     more: Maybe[list[str]] = None
-    """With --gather: OBSERVATION=FILE, results of `transporter keyqn --json` with other seeds of some of the games."""
+    """With --gather: OBSERVATION=FILE, results of `transporter keyqn --json` with other seeds or games."""
     docs: Maybe[Path] = None
     """Folder of a results.md that has the markers and gets the table."""
     video: int = 0
@@ -62,9 +64,9 @@ def keyqn(
     at_least(1, seeds=given.seeds)
     at_least(0, video=given.video, checkpoint_every=given.checkpoint_every)
     device, out = device_named(given.device), folder_named(given.out)
-    if given.docs is not None:
-        folder_named(given.docs)
-    games, observations = given.games.split(","), given.observations.split(",")
+    if given.docs is not None and not (folder_named(given.docs) / "results.md").is_file():
+        raise InputError(f"--docs {given.docs}: there is no results.md in it")
+    games, observations = ([name.strip() for name in names.split(",")] for names in (given.games, given.observations))
     known = (*get_args(Observation), "random")
     if len(set(observations)) < len(observations):
         raise InputError("name observations, each once")
@@ -95,7 +97,7 @@ def keyqn(
             if name == "random":
                 results[name] = at_random(games, given.seeds, settings.protocol.episodes, settings.protocol.sticky, out)
                 continue
-            path = given.runs / name
+            path = given.runs / (name if given.preset == "full" else f"{name}-{given.preset}")
             results[name] = carry_out(experiments[name], path, hardware, 1_000, given.checkpoint_every, given.video)
             write_text(out / f"{name}.json", result_file(path).read_text(encoding="utf-8"))
         publish(games, results, out, given.docs)
@@ -144,7 +146,8 @@ def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path 
     for name, result in results.items():
         means = [result["figures"][f"{game} mean"] for game in games]
         cells = [
-            f"{mean:.1f} ± {result['figures'][f'{game} std']:.1f}" for game, mean in zip(games, means, strict=True)
+            f"{mean:.1f} ± {result['figures'][f'{game} std']:.1f}" if len(result["scores"][game]) > 1 else f"{mean:.1f}"
+            for game, mean in zip(games, means, strict=True)
         ]
         counts = [played(result, game) for game in games]
         usual = max(counts, key=counts.count)

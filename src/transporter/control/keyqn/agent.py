@@ -79,7 +79,10 @@ class KeyQN:
         elif isinstance(view, np.ndarray) and view.ndim == 2 and view.shape[1] == 3 and len(view) <= self.slots:
             seen = view.astype(np.float32)
         else:
-            raise InputError(f"this agent sees true objects, {self.slots} at most: an array (n, 3) of present, x, y")
+            raise InputError(
+                f"this agent sees true objects, {self.slots} at most: an array (n, 3) of present, x, y, as an "
+                "environment in transporter.control.keyqn.games.TruthObservation shows them"
+            )
         if not self._first and seen.shape != self._shape:
             raise InputError(f"an episode was begun with {self._shape}, and now there is {seen.shape}: reset() first")
         self._shape = seen.shape

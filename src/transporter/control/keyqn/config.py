@@ -3,12 +3,13 @@
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from transporter.errors import InputError
 
 MOST_OPINIONS = 16
 MOST_GROUND = 80  # as many parts as the shipped detectors' frames have pixels
+MOST_LIMIT = 1e6  # rescaled: 1e12 points
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,14 @@ class NetworkConfig:
             min(counts) < 1
             or min(self.speeds, self.ground, self.bins) < 0
             or self.bins == 1
-            or not 0 < self.limit < math.inf
+            or not 0 < self.limit <= MOST_LIMIT
         ):
             raise InputError(
                 "thermometer, align, hidden, memory and opinions must be at least 1, speeds and ground at least 0, "
-                "bins 0 or at least 2, limit above 0"
+                f"bins 0 or at least 2, limit above 0 and at most {MOST_LIMIT:,.0f}"
             )
+        if not math.isfinite(self.forget):
+            raise InputError(f"forget must be a finite number, not {self.forget}")
         if self.opinions > MOST_OPINIONS:
             raise InputError(f"at most {MOST_OPINIONS} opinions, not {self.opinions}")
         if self.ground > MOST_GROUND:
@@ -194,6 +197,16 @@ class KeyQNConfig:
     protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
     eyes: EyesConfig = field(default_factory=EyesConfig)
 
+    @property
+    def warm_up(self) -> int:
+        """Interactions before the first update: enough for one window at least."""
+        return max(self.protocol.first_updates, self.learning.length + 1)
+
+    @property
+    def all_updates(self) -> int:
+        """Of the whole training."""
+        return max(0, self.protocol.interactions - self.warm_up) * self.learning.updates
+
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
@@ -208,3 +221,16 @@ class KeyQNConfig:
             )
         except (KeyError, TypeError) as error:
             raise InputError(f"not an agent this version knows: {error}") from error
+
+
+Preset = Literal["full", "light"]
+# light: smaller networks and batches, so that a CPU does not take hours; more chance, which fades, and a slow mean of
+# the weights: docs/results.md has what agents score with it.
+PRESETS: dict[Preset, KeyQNConfig] = {
+    "full": KeyQNConfig(),
+    "light": KeyQNConfig(
+        NetworkConfig(thermometer=20, speeds=8, hidden=128, memory=64),
+        LearningConfig(batch=8, steady=0.0005),
+        ProtocolConfig(epsilon_end=0.03, epsilon_fade=1.0),
+    ),
+}

@@ -25,6 +25,7 @@ from transporter.training.learner import Hardware
 LOOKS: tuple[Kind, ...] = ("keypoints", "points", "features")  # kinds that need a detector
 FRAME = 80  # side of the frames of agents without a detector
 TENTHS = 10  # of a training, of which games are told
+SOME = 0.01  # a share of updates that is worth a word
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Experiment:
             raise InputError(f"only detectors can go on learning: {self.kind} have no detector to teach")
         if self.config.learning.jitter and self.kind in ("features", "pixels"):
             raise InputError(f"jitter is of places: {self.kind} have none")
+        if self.config.protocol.life_loss_keeps and not self.config.protocol.life_loss_ends:
+            raise InputError("life_loss_keeps is of lost lives that end an episode: without life_loss_ends none does")
         if self.config.network.ground and self.kind not in LOOKS:
             raise InputError(f"ground is seen beside keypoints: {self.kind} have none")
 
@@ -79,6 +82,7 @@ class Experiment:
 class Notices(NamedTuple):
     """Whom to tell, and whom to ask."""
 
+    step: Callable[[int], None] = lambda step: None  # each
     row: Callable[[Json], None] = lambda row: None  # of metrics.jsonl
     again: Callable[[int], None] = lambda step: None  # games played again after a resume, up to this step
     stopping: Callable[[], bool] = lambda: False
@@ -107,6 +111,7 @@ def learn(
         since, since_count, episodes = time.perf_counter(), training.count, []
         for step, finished in training.steps():
             episodes += [[f.player, f.score, f.length] for f in finished]
+            notices.step(step)
             stop = notices.stopping()
             saves = stop or (checkpoint_every and step % checkpoint_every == 0 and step < config.protocol.interactions)
             if saves or step % log_every == 0 or step == config.protocol.interactions:
@@ -167,16 +172,13 @@ def learnt(experiment: Experiment, run: Run) -> bool:
 
 
 def figures(scores: dict[str, list[list[float]]], seeds: Sequence[int]) -> dict[str, float]:
-    """Mean over seeds of each game's mean score, spread over seeds, and human-normalised.
-
-    `seeds`: of every game's agents; a game that has fewer has the first of them.
-    """
+    """Mean over seeds of each game's mean score, spread over seeds, and human-normalised."""
     flat: dict[str, float] = {}
     for name, agents in scores.items():
         means = np.array([np.mean(episodes) for episodes in agents])
         flat[f"{name} mean"] = round(float(means.mean()), 2)
         flat[f"{name} std"] = round(float(means.std(ddof=1)) if len(means) > 1 else 0.0, 2)
-        for seed, mean in zip(seeds, means, strict=False):
+        for seed, mean in zip(seeds, means, strict=True):
             flat[f"{name} seed {seed}"] = round(float(mean), 2)
         if (share := human_normalised(name, float(means.mean()))) is not None:
             flat[f"{name} human-normalised"] = round(share, 4)
@@ -206,6 +208,20 @@ def stretches(rows: Sequence[Json], agents: int, total: int) -> list[list[Json]]
     return [
         [{"games": len(own), "mean": round(float(np.mean(own)), 2), "best": max(own)} if own else {} for own in tenths]
         for tenths in scores
+    ]
+
+
+def doubts(experiment: Experiment, rows: Sequence[Json]) -> list[str]:
+    """What one should know before believing that these agents have learnt."""
+    config = experiment.config
+    if not config.all_updates:
+        made, first = config.protocol.interactions, config.warm_up
+        return [f"nothing was learnt: the first update comes after {first} interactions, and there were {made}"]
+    left_out = rows[-1].get("left_out", []) if rows else []
+    return [
+        f"{name}, seed {seed}: {share:.0%} of the updates were left out, as they were no finite numbers"
+        for (name, seed), count in zip(experiment.agents, left_out, strict=False)
+        if (share := count / config.all_updates) > SOME
     ]
 
 

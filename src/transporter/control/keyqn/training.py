@@ -77,8 +77,7 @@ class Training:
         self.replay = SequenceReplay(
             len(seeds), protocol.interactions + 1, observer.row, observer.dtype, config.network.memory, self.device
         )
-        playing = max(0, protocol.interactions - self._warm_up)
-        self.learner = Learner(learning, self.network, self.replay, seeds, playing * learning.updates, capture)
+        self.learner = Learner(learning, self.network, self.replay, seeds, config.all_updates, capture)
         self.actor = Actor(self.network, observer, self.learner.playing, replay=self.replay, capture=capture)
         self.arena = Arena(
             [game.make(len(game.seeds)) for game in games],
@@ -95,11 +94,6 @@ class Training:
         self.history = np.zeros((len(seeds), protocol.interactions), np.int16)
         self.count = 0
 
-    @property
-    def _warm_up(self) -> int:
-        """Interactions before the first update: enough for one window at least."""
-        return max(self.config.protocol.first_updates, self.config.learning.length + 1)
-
     def steps(self) -> Iterator[Step]:
         """Interactions from here to the last."""
         while self.count < self.config.protocol.interactions:
@@ -109,7 +103,7 @@ class Training:
             self.history[:, self.count] = self.actions
             if self.eyes is not None:
                 self._look(self.eyes)
-            if self.count >= self._warm_up:
+            if self.count >= self.config.warm_up:
                 self._learn()  # while the games move, and until the actions after the next
             self.moment = self.arena.receive()
             self.count += 1
