@@ -107,7 +107,7 @@ def test_another_game_gets_its_own_model_or_a_warning(open_page) -> None:
 
 
 def test_a_clip_that_waits_and_one_with_a_long_name(open_page, studio: Studio, tmp_path: Path) -> None:
-    long = write_clip(tmp_path / "long.mp4", frames=900).read_bytes()
+    long = write_clip(tmp_path / "long.mp4", frames=5000).read_bytes()
     made = [studio.drop(long, name=name).json["id"] for name in ("first.mp4", "a" * 400 + ".mp4")]
     page = open_page("clips")
     card = page.locator(".clip.waiting")
