@@ -22,6 +22,12 @@ SMALL = ["--observation", "objects", "--seeds", "2",
          "--protocol.evaluation-epsilon", "1"]  # fmt: skip
 
 
+def small(**changes: str) -> list[str]:
+    """The same with other values, and without a clip."""
+    options = dict(zip(SMALL[::2], SMALL[1::2], strict=True)) | {"--video": "0"} | changes
+    return [word for pair in options.items() for word in pair]
+
+
 def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None:
     command = ["keyqn", "ms_pacman", *SMALL]
     whole = transporter(*command, "--out", "whole", "--json", "table.json", cwd=tmp_path)
@@ -123,9 +129,8 @@ def test_what_is_given_changes_the_preset(forked, tmp_path: Path) -> None:
 
 
 def test_an_evaluation_that_is_stopped_says_how_to_go_on(started, tmp_path: Path) -> None:
-    few = dict(zip(SMALL[::2], SMALL[1::2], strict=True)) | {"--protocol.interactions": "90", "--video": "0"}
-    options = [word for pair in few.items() for word in pair]
-    asked = started("keyqn", "ms_pacman", "pong", *options, "--out", "run", cwd=tmp_path)
+    few = small(**{"--protocol.interactions": "90"})
+    asked = started("keyqn", "ms_pacman", "pong", *few, "--out", "run", cwd=tmp_path)
     deadline = time.monotonic() + 120
     while not (tmp_path / "run" / "scores" / "ms_pacman.json").exists():  # from then on Pong is played
         assert time.monotonic() < deadline
@@ -140,19 +145,14 @@ def test_an_evaluation_that_is_stopped_says_how_to_go_on(started, tmp_path: Path
     ("option", "value", "said"),
     [
         ("--learning.rate", "1e30", "ms_pacman, seed 0: 9[0-9]% of the updates were left out"),
-        (
-            "--learning.unroll",
-            "5000",
-            "nothing was learnt: the first update comes after 5010 interactions",
-        ),
+        ("--learning.unroll", "5000", "nothing was learnt: the first update comes after 5010 interactions"),
     ],
 )
 def test_a_training_in_which_nothing_was_learnt_says_so(
     forked, tmp_path: Path, option: str, value: str, said: str
 ) -> None:
-    most = {**dict(zip(SMALL[::2], SMALL[1::2], strict=True)), "--protocol.interactions": "90", "--video": "0"}
-    options = [word for pair in ({**most, "--seeds": "1", option: value}).items() for word in pair]
-    ended = forked("keyqn", "ms_pacman", *options, "--out", "run", cwd=tmp_path)
+    few = small(**{"--protocol.interactions": "90", "--seeds": "1", option: value})
+    ended = forked("keyqn", "ms_pacman", *few, "--out", "run", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert re.search(said, ended.err), ended.err
     assert "±" not in ended.err  # of one seed there is no spread
