@@ -85,8 +85,7 @@ def keyqn(
     detectors = detectors_for(game, model or [], device) if observation in LOOKS else {}
     chosen = tuple(range(first_seed, first_seed + seeds))
     experiment = Experiment(tuple(game), chosen, observation, settings, detectors, in_loop)
-    kind = f"{observation}{f'-{preset}' * (preset != 'full')}{'-in-loop' * in_loop}"
-    path = out or Path("runs") / f"keyqn-{'-'.join(game)}-{kind}"
+    path = out or Path("runs") / f"keyqn-{'-'.join(game)}-{titled(observation, preset)}{'-in-loop' * in_loop}"
     with room_for(json) if json else nullcontext():
         carry_out(experiment, path, Hardware(device, compile=compile), log_every, checkpoint_every, video)
         if json is not None:
@@ -193,6 +192,11 @@ def note(experiment: "Experiment", recent: dict[int, float]) -> str:
         scores = [recent[i] for i in range(first, first + len(experiment.seeds)) if i in recent]
         parts += [f"{name} scores {sum(scores) / len(scores):.0f}"] if scores else []
     return " · ".join(parts)
+
+
+def titled(observation: str, preset: Preset) -> str:
+    """What a run folder is called after: agents of two presets are not in one another's way."""
+    return observation if preset == "full" else f"{observation}-{preset}"
 
 
 def result_file(path: Path) -> Path:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import tyro
 
 from transporter.cli.given import Maybe, at_least, device_named, folder_named, room_for
-from transporter.cli.keyqn import Observation, carry_out, check_games, detectors_for, result_file
+from transporter.cli.keyqn import Observation, carry_out, check_games, detectors_for, result_file, titled
 from transporter.cli.reproduce.gathered import gathered, is_number, played
 from transporter.cli.reproduce.publish import into_docs
 from transporter.control.keyqn.config import KeyQNConfig, Preset
@@ -97,7 +97,7 @@ def keyqn(
             if name == "random":
                 results[name] = at_random(games, given.seeds, settings.protocol.episodes, settings.protocol.sticky, out)
                 continue
-            path = given.runs / (name if given.preset == "full" else f"{name}-{given.preset}")
+            path = given.runs / titled(name, given.preset)
             results[name] = carry_out(experiments[name], path, hardware, 1_000, given.checkpoint_every, given.video)
             write_text(out / f"{name}.json", result_file(path).read_text(encoding="utf-8"))
         publish(games, results, out, given.docs)
