@@ -86,6 +86,7 @@ def test_it_stops_when_asked_and_goes_on_for_longer(stopped, forked, tmp_path: P
         ("explore pong --learning.discount 1", "discount and foresight must lie between 0 and 1"),
         ("explore sprites_control --ray local --actors 3", "256 players cannot be dealt out to 3 workers"),
         ("reproduce exploration --games pong,pong", "each once"),
+        ("reproduce exploration --gather", "montezuma_revenge.json cannot be read: No such file or directory"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(refused, command: str, line: str) -> None:
@@ -100,9 +101,28 @@ def test_the_figure_of_the_paper(forked, results_page, tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert "pong: controllable mean" in summary["figures"]
     lines = (tmp_path / "out" / "table.md").read_text().splitlines()
-    assert lines[2].startswith("| sprites_control | 0 | 0.0 ± 0.0 |")
+    assert lines[2].startswith("| sprites_control | 0 | 0.1 | 0.0 ± 0.0 |")
     assert "| pong |" in page.read_text()
     assert (tmp_path / "docs" / "exploration.svg").exists()
+    gather = ["reproduce", "exploration", "--gather", "--out", "out", "--games"]
+    (tmp_path / "out" / "table.md").unlink()
+    assert forked(*gather, "sprites_control,pong", cwd=tmp_path).code == 0
+    assert (tmp_path / "out" / "table.md").read_text().splitlines() == lines
+    again = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (again["figures"], again["config"], again["seeds"]) == (
+        summary["figures"],
+        summary["config"],
+        summary["seeds"],
+    )
+    found = json.loads((tmp_path / "out" / "pong.json").read_text())
+    (tmp_path / "out" / "breakout.json").write_text(json.dumps(found))
+    (tmp_path / "out" / "freeway.json").write_text(json.dumps(found | {"curves": {}}))
+    for game, line in {
+        "breakout": "out/breakout.json says that it is exploration pong, not exploration breakout",
+        "freeway": "out/freeway.json is not a result of an exploration",
+    }.items():
+        ended = forked(*gather, game, cwd=tmp_path)
+        assert (ended.code, ended.err) == (2, f"transporter: {line}\n")
 
 
 def test_options_are_actions_for_stable_baselines(explored: Path, monkeypatch, capsys) -> None:

@@ -249,7 +249,7 @@ def test_a_table_of_some_games_has_figures_of_those(forked, tmp_path: Path) -> N
 def test_agents_of_an_earlier_version_are_joined_where_their_settings_are_the_same(forked, tmp_path: Path) -> None:
     """Which did not know what is off by default."""
     today = KeyQNConfig().to_json()
-    before = {**today, "learning": {k: v for k, v in today["learning"].items() if k not in ("steady", "cool")}}
+    before = {**today, "learning": {k: v for k, v in today["learning"].items() if k not in ("jitter", "cool")}}
     ours = result("points") | {"config": today, "seeds": {"agents": [0]}}
     (tmp_path / "points.json").write_text(json.dumps(ours))
     (tmp_path / "more.json").write_text(json.dumps(ours | {"config": before, "seeds": {"agents": [1]}}))

@@ -11,7 +11,7 @@ def test_random_actions_become_rare_and_then_rarer() -> None:
     protocol = ProtocolConfig(interactions=300, epsilon_steps=100, epsilon_end=0.1, epsilon_fade=0.5)
     shares = [protocol.epsilon(step) for step in (0, 50, 100, 200, 300)]
     assert shares == pytest.approx([1, 0.55, 0.1, 0.075, 0.05])
-    steady = ProtocolConfig(interactions=300, epsilon_steps=100, epsilon_end=0.1)
+    steady = ProtocolConfig(interactions=300, epsilon_steps=100, epsilon_end=0.1, epsilon_fade=0)
     assert [steady.epsilon(step) for step in (100, 200, 300)] == pytest.approx([0.1] * 3)
     assert ProtocolConfig(interactions=100, epsilon_steps=0, epsilon_fade=1).epsilon(100) == 0
 

@@ -214,16 +214,17 @@ def test_in_the_end_the_rate_falls_to_nothing() -> None:
 
 
 def test_what_is_kept_is_a_mean_of_the_weights_since_the_last_reset() -> None:
-    made = learner(dataclasses.replace(PLAIN, steady=0.25, reset_every=3))
-    plain = learner()
+    config = dataclasses.replace(PLAIN, steady=0.4, reset_every=5)
+    made, plain = learner(config), learner(dataclasses.replace(PLAIN, steady=0))
     assert plain.kept is plain.acting
-    mean = made.online.detach().clone()
-    for _ in range(2):
+    seen = []
+    for share in (1, 1 / 2, 0.4, 0.4):  # a plain mean at first
         made.update()
-        mean.lerp_(made.online.detach(), 0.25)
-    torch.testing.assert_close(made.kept, mean)
+        seen.append(made.online.detach().clone())
+        mean = seen[0] if share == 1 else mean.lerp(seen[-1], share)
+        torch.testing.assert_close(made.kept, mean)
     assert not torch.equal(made.kept, made.acting)
-    other = learner(dataclasses.replace(PLAIN, steady=0.25, reset_every=3))
+    other = learner(config)
     other.restore({name: tensor.clone() for name, tensor in made.tensors().items()}, made.done, made.since)
     assert torch.equal(other.kept, made.kept)
     made.update()

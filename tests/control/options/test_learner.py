@@ -11,7 +11,7 @@ from transporter.control.options.learner import Learner, option_returns
 from transporter.control.options.network import OptionsNet
 from transporter.control.replay import Memory, Outcome, SequenceReplay
 
-SMALL = NetworkConfig(layers=((4, 4, 2),), hidden=8, memory=6)
+SMALL = NetworkConfig(layers=((4, 4, 2),), hidden=8, memory=6, caution=0)
 
 
 def column(*values: float) -> torch.Tensor:

@@ -19,7 +19,9 @@ from transporter.models.detector import Detector
 from transporter.models.factory import ModelConfig
 
 CONFIG = OptionsConfig(
-    NetworkConfig(layers=((4, 4, 2),), hidden=8, memory=6), acting=ActingConfig(commit=5), eyes=EyesConfig(size=16)
+    NetworkConfig(layers=((4, 4, 2),), hidden=8, memory=6, caution=0),
+    acting=ActingConfig(commit=5),
+    eyes=EyesConfig(size=16),
 )
 
 

@@ -31,6 +31,8 @@ class Options:
     """Folder for the results: a JSON file for each game, summary.json and table.md."""
     runs: Path = Path("runs/exploration")
     """Folder for the run folders; what is there already is not made again."""
+    gather: bool = False
+    """Nothing is explored: the table of these games, from the JSON files that are in --out."""
     docs: Maybe[Path] = None
     """Folder of a results.md that has the markers and gets the table, and of the figure."""
     video: int = 60
@@ -62,6 +64,8 @@ def exploration(
         folder_named(given.docs)
     if len(set(games)) != len(games):
         raise InputError("name games, each once")
+    if given.gather:
+        return publish({game: measured(out / f"{game}.json", game) for game in games}, given)
     experiments = [experiment_of(game, given.seed, settings, None, None, device) for game in games]
     from transporter.control.options.experiment import Schedule
     from transporter.files import write_text
@@ -75,10 +79,33 @@ def exploration(
             text = result_file(path).read_text(encoding="utf-8")
             results[experiment.game] = json.loads(text)
             write_text(out / f"{experiment.game}.json", text)
-        publish(results, settings, given)
+        publish(results, given)
 
 
-def publish(results: "dict[str, Json]", settings: OptionsConfig, given: Options) -> None:
+def measured(path: Path, game: str) -> "Json":
+    """A result of before: what the table, the figure and summary.json take from it."""
+    from transporter.cli.reproduce.gathered import is_number
+    from transporter.control.options.evaluation import WAYS
+    from transporter.files import parse_json
+
+    try:
+        found = parse_json(path.read_bytes())
+        told, figures, caution = found["name"], found["figures"], found["config"]["network"].get("caution", 0)
+        drawn = [number for way in WAYS for frames, returns in found["curves"][way] for number in (frames, *returns)]
+        needed = {"frames", *(f"{way} {what}" for way in WAYS for what in ("mean", "std"))}
+        if not (needed <= figures.keys() and all(map(is_number, [caution, *figures.values(), *drawn]))):
+            raise ValueError
+        found["seeds"]["explore"]
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is not a result of an exploration") from error
+    if told != f"exploration {game}":
+        raise InputError(f"{path} says that it is {told}, not exploration {game}")
+    return found
+
+
+def publish(results: "dict[str, Json]", given: Options) -> None:
     """summary.json, the table, and the figure where it can be drawn."""
     from transporter.cli.console import bold, say
     from transporter.control.options.evaluation import TITLES, WAYS
@@ -92,16 +119,18 @@ def publish(results: "dict[str, Json]", settings: OptionsConfig, given: Options)
         spread = [f"{f[f'{way} mean']:.1f} ± {f[f'{way} std']:.1f}" for way in WAYS]
         avatar, rooms = f.get("avatar"), [f.get(f"{way} rooms") for way in WAYS]
         rooms[-1] = rooms[-1] or f.get("rooms, most")  # all that earlier versions said
+        caution = result["config"]["network"].get("caution", 0)
         rows.append(
-            [game, f"{f['frames'] / 1e6:.0f}", *spread, "–" if avatar is None else f"{avatar:.0%}",
+            [game, f"{f['frames'] / 1e6:.0f}", f"{caution:g}", *spread, "–" if avatar is None else f"{avatar:.0%}",
              ", ".join("?" if n is None else f"{n:.0f}" for n in rooms) if any(rooms) else "–"]
         )  # fmt: skip
-    heads = ["game", "million frames", *(TITLES[way] for way in WAYS), "on the avatar", "rooms, by way"]
+    heads = ["game", "million frames", "caution", *(TITLES[way] for way in WAYS), "on the avatar", "rooms, by way"]
     table = markdown_table(heads, rows)
     figures = {
         f"{game}: {name}": value for game, result in results.items() for name, value in result["figures"].items()
     }
-    summary = Result("exploration", figures, settings.to_json(), {"explore": given.seed}, {"of": list(results)})
+    config, seeds = ({game: result[what] for game, result in results.items()} for what in ("config", "seeds"))
+    summary = Result("exploration", figures, config, seeds, {"of": list(results)})
     summary.write(given.out / "summary.json")
     write_text(given.out / "table.md", table + "\n")
     if given.docs is not None:

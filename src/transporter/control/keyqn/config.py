@@ -85,7 +85,7 @@ class LearningConfig:
     correction: float = 0.5  # how far that is made up for in the loss (Rainbow: 0.4 rising to 1)
     jitter: float = 0.0  # keypoints are shown up to so far off while they are learnt from (cf. DrQ); 0: where they are
     cool: float = 0.0  # share of the training, its last, in which Adam's rate falls to nothing
-    steady: float = 0.0  # a mean of the weights is kept in the end, of which each update renews this share; 0: none
+    steady: float = 5e-4  # a mean of the weights is kept in the end, of which each update renews this share; 0: none
 
     def __post_init__(self) -> None:
         counts = (self.updates, self.batch, self.unroll, self.steps_start, self.steps_end, self.anneal)
@@ -152,9 +152,9 @@ class ProtocolConfig:
 
     interactions: int = 100_000  # agent steps of four frames each
     first_updates: int = 2_000  # interactions before the first update (SPR and BBF)
-    epsilon_end: float = 0.01  # share of random actions …
+    epsilon_end: float = 0.03  # share of random actions …
     epsilon_steps: int = 5_000  # … reached after so many interactions, falling linearly from 1 (SPR: 2,001; DrQ: 5,000)
-    epsilon_fade: float = 0.0  # … and by the last one less by this share of itself, linearly; 1: none (SPR, BBF: early)
+    epsilon_fade: float = 1.0  # … and by the last one less by this share of itself, linearly; 1: none (SPR, BBF: early)
     sticky: float = 0.0  # probability that the emulator repeats the last action instead
     life_loss_ends: bool = True  # in training a lost life ends the episode; in evaluation only the memory begins anew
     life_loss_keeps: bool = False  # … which then goes on: an igloo, say, stays too
@@ -224,13 +224,11 @@ class KeyQNConfig:
 
 
 Preset = Literal["full", "light"]
-# light: smaller networks and batches, so that a CPU does not take hours; more chance, which fades, and a slow mean of
-# the weights: docs/results.md has what agents score with it.
+# light: smaller networks and batches, so that a CPU does not take hours; docs/results.md has what agents score with it.
 PRESETS: dict[Preset, KeyQNConfig] = {
     "full": KeyQNConfig(),
     "light": KeyQNConfig(
         NetworkConfig(thermometer=20, speeds=8, hidden=128, memory=64),
-        LearningConfig(batch=8, steady=0.0005),
-        ProtocolConfig(epsilon_end=0.03, epsilon_fade=1.0),
+        LearningConfig(batch=8),
     ),
 }

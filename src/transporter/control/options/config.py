@@ -18,9 +18,9 @@ class NetworkConfig:
     """Units of the layer after them (Mnih et al. 2015)."""
     memory: int = 256
     """Units of the LSTM (the paper)."""
-    caution: float = 0.0
-    """Options leave out actions that are likelier to cost the life than the safest one, by more than this (0.1, say).
-    0, as in the paper: none is left out, and the quickest way down is a fall, to death or not."""
+    caution: float = 0.1
+    """Options leave out actions that are likelier to cost the life than the safest one, by more than this. 0, as in the
+    paper: none is left out, and the quickest way down is a fall, to death or not."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.caution <= 1:
