@@ -126,7 +126,7 @@ def speed(
 
 CELLS = 40
 SPRITES = OptionsConfig(
-    NetworkConfig(layers=((16, 4, 2), (32, 4, 2), (32, 3, 2)), hidden=128, memory=64),
+    NetworkConfig(layers=((16, 4, 2), (32, 4, 2), (32, 3, 2)), hidden=128, memory=64, caution=0),
     LearningConfig(batch=32, burn_in=4, unroll=12, every=1, discount=0.9, rate=5e-4, target_rate=0.01),
     ActingConfig(players=32, commit=20, warm_up=64, replay=64_000, epsilon_low=0.05),
     EyesConfig(size=48, batch=32, rate=2e-3, decay_every=200, sigma_steps=360, tiny=True),

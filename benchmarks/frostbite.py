@@ -24,7 +24,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from transporter.cli import leave
 from transporter.cli.given import at_least
-from transporter.control.keyqn.config import KeyQNConfig, LearningConfig, NetworkConfig
+from transporter.control.keyqn.config import KeyQNConfig, LearningConfig, NetworkConfig, ProtocolConfig
 from transporter.control.keyqn.evaluation import evaluate
 from transporter.control.keyqn.observe import Objects, Observer, observer
 from transporter.control.keyqn.training import Game, training
@@ -47,6 +47,7 @@ Sees = Literal["places", "colours", "igloo", "keypoints"]
 SMALL = KeyQNConfig(
     NetworkConfig(thermometer=20, speeds=8, hidden=128, memory=64),
     LearningConfig(batch=8, anneal=10_000, steady=1 / 2_000),
+    ProtocolConfig(epsilon_end=0.01, epsilon_fade=0),
 )
 
 

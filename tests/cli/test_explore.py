@@ -86,6 +86,8 @@ def test_it_stops_when_asked_and_goes_on_for_longer(stopped, forked, tmp_path: P
         ("explore pong --learning.discount 1", "discount and foresight must lie between 0 and 1"),
         ("explore sprites_control --ray local --actors 3", "256 players cannot be dealt out to 3 workers"),
         ("reproduce exploration --games pong,pong", "each once"),
+        ("explore pong --acting.no-life-loss-ends", "lives that end no episode (acting.life_loss_ends) are not seen"),
+        ("reproduce exploration --docs .", "--docs .: there is no results.md in it"),
         ("reproduce exploration --gather", "montezuma_revenge.json cannot be read: No such file or directory"),
     ],
 )
@@ -95,13 +97,14 @@ def test_bad_input_is_one_line_and_leaves_nothing(refused, command: str, line: s
 
 def test_the_figure_of_the_paper(forked, results_page, tmp_path: Path) -> None:
     page = results_page("exploration")
-    small = [*SMALL[2:], "--games", "sprites_control,pong", "--frames", "400", "--docs", "docs", "--video", "0"]
+    games = ["--network.caution", "0.25", "--games", "sprites_control, pong", "--video", "0"]
+    small = [*SMALL[2:], *games, "--frames", "400", "--docs", "docs"]
     ended = forked("reproduce", "exploration", *small, "--out", "out", cwd=tmp_path)
     assert ended.code == 0, ended.err
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert "pong: controllable mean" in summary["figures"]
     lines = (tmp_path / "out" / "table.md").read_text().splitlines()
-    assert lines[2].startswith("| sprites_control | 0 | 0.1 | 0.0 ± 0.0 |")
+    assert lines[2].startswith("| sprites_control | 0 | 0.25 | 0.0 ± 0.0 |")
     assert "| pong |" in page.read_text()
     assert (tmp_path / "docs" / "exploration.svg").exists()
     gather = ["reproduce", "exploration", "--gather", "--out", "out", "--games"]
@@ -109,11 +112,8 @@ def test_the_figure_of_the_paper(forked, results_page, tmp_path: Path) -> None:
     assert forked(*gather, "sprites_control,pong", cwd=tmp_path).code == 0
     assert (tmp_path / "out" / "table.md").read_text().splitlines() == lines
     again = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert (again["figures"], again["config"], again["seeds"]) == (
-        summary["figures"],
-        summary["config"],
-        summary["seeds"],
-    )
+    assert (again["figures"], again["from"]) == (summary["figures"], summary["from"])
+    assert again["from"]["pong"]["config"]["network"]["caution"] == 0.25
     found = json.loads((tmp_path / "out" / "pong.json").read_text())
     (tmp_path / "out" / "breakout.json").write_text(json.dumps(found))
     (tmp_path / "out" / "freeway.json").write_text(json.dumps(found | {"curves": {}}))

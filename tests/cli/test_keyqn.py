@@ -125,7 +125,7 @@ def test_what_is_given_changes_the_preset(forked, tmp_path: Path) -> None:
     assert ended.code == 0, ended.err
     assert "done: runs/keyqn-ms_pacman-objects-light" in ended.err
     config = json.loads((tmp_path / "told.json").read_text())["config"]
-    assert (config["learning"]["batch"], config["learning"]["steady"], config["network"]["hidden"]) == (16, 0.0005, 128)
+    assert (config["learning"]["batch"], config["network"]["hidden"]) == (16, 128)
 
 
 def test_an_evaluation_that_is_stopped_says_how_to_go_on(started, tmp_path: Path) -> None:

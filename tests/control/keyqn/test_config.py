@@ -27,7 +27,8 @@ def test_memory_begins_anew_where_a_life_ends_an_episode_unless_it_is_kept(
 
 def test_an_earlier_version_did_without_what_it_did_not_have() -> None:
     told = json.loads(json.dumps(KeyQNConfig().to_json()))
-    for part, name in (("network", "forget"), ("protocol", "epsilon_fade"), ("protocol", "life_loss_keeps")):
+    new = [("network", "forget"), ("learning", "steady"), ("protocol", "epsilon_fade"), ("protocol", "life_loss_keeps")]
+    for part, name in new:
         del told[part][name]
-    found = KeyQNConfig.from_json(told)
-    assert (found.network.forget, found.protocol.epsilon_fade, found.protocol.life_loss_keeps) == (0, 0, False)
+    found = KeyQNConfig.from_json(told).to_json()
+    assert [found[part][name] for part, name in new] == [0, 0, 0, False]

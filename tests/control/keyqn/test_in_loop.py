@@ -142,7 +142,7 @@ def test_an_agent_is_kept_with_the_eyes_that_it_learnt_to_see_with(tmp_path: Pat
     experiment = breakout(dataclasses.replace(CONFIG, protocol=dataclasses.replace(CONFIG.protocol, interactions=45)))
     run = Run.create(tmp_path / "run", settings(experiment))
     assert learn(experiment, run, CPU, log_every=15, checkpoint_every=0)
-    assert [len(row["eyes_loss"]) for row in run.metrics()] == [2, 2, 2]
+    assert {len(row["eyes_loss"]) for row in run.metrics()} == {2}
     agents = [KeyQN.load(agent_file(run, "breakout", seed), "cpu") for seed in (0, 1)]
     assert agents[0].card["in_loop"] is True
     own = [next(iter(agent.detector.net.keypoints.parameters())) for agent in agents]  # type: ignore[union-attr]

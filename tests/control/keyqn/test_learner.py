@@ -230,6 +230,8 @@ def test_what_is_kept_is_a_mean_of_the_weights_since_the_last_reset() -> None:
     made.update()
     assert made.since == 0
     assert torch.equal(made.kept, made.online)
+    made.update()  # and a plain mean again
+    torch.testing.assert_close(made.kept, made.online.detach())
 
 
 def test_a_gradient_that_is_not_finite_changes_one_agent_only() -> None:
@@ -278,7 +280,7 @@ def test_pixels_seen_by_agents_side_by_side_teach_what_they_do_one_by_one(captur
         made = Learner(PLAIN, network, replay, seeds, total=1_000, capture=capture)
         for _ in range(20):
             made.update()
-        return made.online.detach().cpu()
+        return torch.stack((made.online.detach(), made.kept)).cpu()
 
     together = learnt()
     with one_by_one():

@@ -40,7 +40,7 @@ class Forgetful(Arena):
 
 def mean_scores(trained: Training, games: list[Game], arena: type[Arena] = Arena) -> list[float]:
     played = arena([game.make(40) for game in games], life_loss_ends=False)
-    weights, seeds = trained.learner.acting, trained.seeds.tolist()
+    weights, seeds = trained.learner.kept, trained.seeds.tolist()
     scores = evaluate(trained.network, trained.observer, weights, played, seeds, 0.0, 40)
     return scores.mean(1).tolist()
 

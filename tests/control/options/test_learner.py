@@ -216,7 +216,7 @@ def test_nobody_is_taken_to_be_better_than_certain_to_live(replay: SequenceRepla
     of_options, of_life = 4 * 0.1**2 / 2, (0.5**2 + 0.3**2) / 2 / 2  # rows 6 and 7: actions 0 and 1
     assert found.total.item() == pytest.approx(of_options + of_life, rel=1e-4)
     assert found.risk.item() == pytest.approx(-0.5)
-    assert found.forbidden.item() == pytest.approx(2 / 3)  # the second is 0.2 below the first
+    assert found.forbidden.item() == pytest.approx(1 / 3)  # the second is no riskier than the first
 
 
 def test_updates_teach_the_reward(replay: SequenceReplay) -> None:

@@ -31,7 +31,7 @@ from transporter.training.learner import Hardware
 WORLD, SIZE, ACTIONS = "sprites_control", 24, 5
 CPU = Hardware("cpu")
 QUICK = OptionsConfig(
-    NetworkConfig(layers=((16, 4, 2), (16, 3, 2)), hidden=64, memory=32),
+    NetworkConfig(layers=((16, 4, 2), (16, 3, 2)), hidden=64, memory=32, caution=0),
     LearningConfig(batch=16, burn_in=2, unroll=10, every=1, discount=0.9, rate=1e-3, target_rate=0.02),
     ActingConfig(players=16, commit=20, warm_up=40, replay=8_000, epsilon_low=0.05),
     EyesConfig(size=SIZE, offset=5, batch=8, tiny=True),

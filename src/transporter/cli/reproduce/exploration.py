@@ -9,7 +9,8 @@ import tyro
 
 from transporter.cli.explore import carry_out, experiment_of, result_file
 from transporter.cli.given import Maybe, at_least, device_named, folder_named, room_for
-from transporter.cli.reproduce.publish import into_docs
+from transporter.cli.reproduce.gathered import is_number, result_at, sources
+from transporter.cli.reproduce.publish import docs_named, into_docs
 from transporter.control.options.config import OptionsConfig
 from transporter.errors import InputError
 
@@ -59,9 +60,9 @@ def exploration(
     at_least(1, evaluate_every=given.evaluate_every, log_every=given.log_every)
     if given.frames < 1 or given.checkpoint_every < 1:
         raise InputError("--frames and --checkpoint-every must be at least 1")
-    device, out, games = device_named(given.device), folder_named(given.out), given.games.split(",")
-    if given.docs is not None:
-        folder_named(given.docs)
+    device, out = device_named(given.device), folder_named(given.out)
+    games = [name.strip() for name in given.games.split(",")]
+    docs_named(given.docs)
     if len(set(games)) != len(games):
         raise InputError("name games, each once")
     if given.gather:
@@ -83,26 +84,17 @@ def exploration(
 
 
 def measured(path: Path, game: str) -> "Json":
-    """A result of before: what the table, the figure and summary.json take from it."""
-    from transporter.cli.reproduce.gathered import is_number
+    """A result of before, with all that the table, the figure and summary.json take from it."""
     from transporter.control.options.evaluation import WAYS
-    from transporter.files import parse_json
 
-    try:
-        found = parse_json(path.read_bytes())
-        told, figures, caution = found["name"], found["figures"], found["config"]["network"].get("caution", 0)
+    def check(found: "Json") -> None:
+        figures, caution = found["figures"], found["config"]["network"].get("caution", 0)
         drawn = [number for way in WAYS for frames, returns in found["curves"][way] for number in (frames, *returns)]
         needed = {"frames", *(f"{way} {what}" for way in WAYS for what in ("mean", "std"))}
         if not (needed <= figures.keys() and all(map(is_number, [caution, *figures.values(), *drawn]))):
             raise ValueError
-        found["seeds"]["explore"]
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is not a result of an exploration") from error
-    if told != f"exploration {game}":
-        raise InputError(f"{path} says that it is {told}, not exploration {game}")
-    return found
+
+    return result_at(path, f"exploration {game}", "an exploration", check)
 
 
 def publish(results: "dict[str, Json]", given: Options) -> None:
@@ -129,8 +121,7 @@ def publish(results: "dict[str, Json]", given: Options) -> None:
     figures = {
         f"{game}: {name}": value for game, result in results.items() for name, value in result["figures"].items()
     }
-    config, seeds = ({game: result[what] for game, result in results.items()} for what in ("config", "seeds"))
-    summary = Result("exploration", figures, config, seeds, {"of": list(results)})
+    summary = Result("exploration", figures, {}, {}, {"from": sources(results)})
     summary.write(given.out / "summary.json")
     write_text(given.out / "table.md", table + "\n")
     if given.docs is not None:

@@ -1,5 +1,6 @@
-"""Results of agents as files have them: read, joined and compared, before they stand in one table."""
+"""Results as files have them: read, and those of agents joined and compared, before they stand in one table."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,22 +31,37 @@ def gathered(out: Path, observations: list[str], games: list[str], more: list[st
 
 def measured(path: Path, name: str) -> "Json":
     """A result of before, of that observation, whichever games were played in it."""
-    from transporter.files import parse_json
 
-    try:
-        found = parse_json(path.read_bytes())
+    def check(found: "Json") -> None:
         for game in found["scores"]:
             if not all(is_number(found["figures"][f"{game} {what}"]) for what in ("mean", "std")):
                 raise ValueError
             played(found, game)
+
+    return result_at(path, f"keyqn {name}", "agents", check)
+
+
+def result_at(path: Path, name: str, of: str, check: "Callable[[Json], None]") -> "Json":
+    """The result of that name; `check` takes out what will be needed, and fails where it is not what it must be."""
+    from transporter.files import parse_json
+
+    try:
+        found = parse_json(path.read_bytes())
+        check(found)
         told = found["name"]
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is not a result of agents") from error
-    if told != f"keyqn {name}":
-        raise InputError(f"{path} says that it is {told}, not keyqn {name}")
+        raise InputError(f"{path} is not a result of {of}") from error
+    if told != name:
+        raise InputError(f"{path} says that it is {told}, not {name}")
     return found
+
+
+def sources(results: "dict[str, Json]") -> "Json":
+    """Where each of them comes from, for a summary of them all."""
+    heads = ("command", "commit", "machine", "torch", "date", "seeds", "config", "also")
+    return {name: {head: result[head] for head in heads if head in result} for name, result in results.items()}
 
 
 def joined(result: "Json", more: "Json", path: Path, games: list[str]) -> "Json":

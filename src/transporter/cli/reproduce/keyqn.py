@@ -8,8 +8,8 @@ import tyro
 
 from transporter.cli.given import Maybe, at_least, device_named, folder_named, room_for
 from transporter.cli.keyqn import Observation, carry_out, check_games, detectors_for, result_file, titled
-from transporter.cli.reproduce.gathered import gathered, is_number, played
-from transporter.cli.reproduce.publish import into_docs
+from transporter.cli.reproduce.gathered import gathered, is_number, played, sources
+from transporter.cli.reproduce.publish import docs_named, into_docs
 from transporter.control.keyqn.config import KeyQNConfig, Preset
 from transporter.errors import InputError
 
@@ -33,8 +33,9 @@ class Options:
     """How many agents learn each game."""
     model: Maybe[list[str]] = None
     """GAME=MODEL, for games without a shipped model or with another."""
-    out: Path = Path("results/keyqn")
-    """Folder for the results: a JSON file for each observation, summary.json and table.md."""
+    out: Maybe[Path] = None
+    """Folder for the results: a JSON file for each observation, summary.json and table.md; by default results/keyqn,
+    and results/keyqn/light with that preset."""
     runs: Path = Path("runs/keyqn")
     """Folder for the run folders; what is there already is not made again."""
     gather: bool = False
@@ -63,9 +64,9 @@ def keyqn(
     """Scores after 100,000 interactions, game by game, beside the paper's and others'. Run again to go on."""
     at_least(1, seeds=given.seeds)
     at_least(0, video=given.video, checkpoint_every=given.checkpoint_every)
-    device, out = device_named(given.device), folder_named(given.out)
-    if given.docs is not None and not (folder_named(given.docs) / "results.md").is_file():
-        raise InputError(f"--docs {given.docs}: there is no results.md in it")
+    apart = [] if given.preset == "full" else [given.preset]
+    device, out = device_named(given.device), folder_named(given.out or Path("results/keyqn", *apart))
+    docs_named(given.docs)
     games, observations = ([name.strip() for name in names.split(",")] for names in (given.games, given.observations))
     known = (*get_args(Observation), "random")
     if len(set(observations)) < len(observations):
@@ -161,9 +162,7 @@ def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path 
         cells = ["–" if score is None else f"{score:.1f}" for score in scores]
         rows.append([agent, *cells, against_humans(games, scores)])
     table = markdown_table(["agent", *games, "mean, human-normalised"], rows)
-    heads = ("command", "commit", "machine", "torch", "date", "seeds", "config", "also")
-    sources = {name: {head: result[head] for head in heads if head in result} for name, result in results.items()}
-    Result("keyqn", summary, {}, {"observations": list(results)}, {"from": sources}).write(out / "summary.json")
+    Result("keyqn", summary, {}, {}, {"from": sources(results)}).write(out / "summary.json")
     write_text(out / "table.md", table + "\n")
     into_docs(docs, "keyqn", table)
     say(f"written: {bold(out / 'summary.json')} and {bold(out / 'table.md')}")

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transporter.cli.given import folder_named
 from transporter.cli.reproduce.study import Study
+from transporter.errors import InputError
 
 if TYPE_CHECKING:
     from transporter.tracking.metrics import TrackingCurve
@@ -43,6 +45,12 @@ def write_table(study: Study, name: str, heads: Sequence[str], rows: Sequence[Se
     put = put_between_markers(docs / "results.md", name, table)
     where = [study.out / "table.md", *([docs / "results.md"] if put else [])]
     say(f"table: {', '.join(bold(path) for path in where)}")
+
+
+def docs_named(docs: Path | None) -> None:
+    """Refused before anything is learnt, if it is not there."""
+    if docs is not None and not (folder_named(docs) / "results.md").is_file():
+        raise InputError(f"--docs {docs}: there is no results.md in it")
 
 
 def into_docs(docs: Path | None, name: str, table: str) -> None:

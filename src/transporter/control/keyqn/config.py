@@ -85,7 +85,7 @@ class LearningConfig:
     correction: float = 0.5  # how far that is made up for in the loss (Rainbow: 0.4 rising to 1)
     jitter: float = 0.0  # keypoints are shown up to so far off while they are learnt from (cf. DrQ); 0: where they are
     cool: float = 0.0  # share of the training, its last, in which Adam's rate falls to nothing
-    steady: float = 5e-4  # a mean of the weights is kept in the end, of which each update renews this share; 0: none
+    steady: float = 5e-4  # a mean of the weights is kept in the end, renewed by this share at least; 0: none
 
     def __post_init__(self) -> None:
         counts = (self.updates, self.batch, self.unroll, self.steps_start, self.steps_end, self.anneal)

@@ -104,6 +104,8 @@ def learn(
     if learnt(experiment, run):
         return True
     training = experiment.training(hardware)
+    last = config.protocol.interactions
+    tenths = {last * tenth // TENTHS for tenth in range(1, TENTHS + 1)}  # stretches() tells them apart
     try:
         if (saved := run.latest()) is not None:
             training.restore(saved, notices.again)
@@ -113,8 +115,8 @@ def learn(
             episodes += [[f.player, f.score, f.length] for f in finished]
             notices.step(step)
             stop = notices.stopping()
-            saves = stop or (checkpoint_every and step % checkpoint_every == 0 and step < config.protocol.interactions)
-            if saves or step % log_every == 0 or step == config.protocol.interactions:
+            saves = stop or (checkpoint_every and step % checkpoint_every == 0 and step < last)
+            if saves or step % log_every == 0 or step in tenths:
                 now = time.perf_counter()
                 row = _row(training, step, episodes, (step - since_count) / (now - since))
                 run.log(row)  # before the checkpoint: a row too many is forgotten on resume, one too few stays away
@@ -122,7 +124,7 @@ def learn(
                 since, since_count, episodes = now, step, []
             if saves:
                 run.save(training.checkpoint())
-            if stop and step < config.protocol.interactions:
+            if stop and step < last:
                 return False
         for index, agent in enumerate(experiment.agents):
             _agent(experiment, training, index).save(agent_file(run, *agent))

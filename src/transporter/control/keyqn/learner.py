@@ -77,7 +77,7 @@ class Learner:
         self.steps = torch.tensor(config.steps_start, device=device)
         self.gamma = torch.tensor(config.gamma_start, device=device)
         self.mix = torch.tensor(config.target_rate, device=device)
-        self.slow = torch.tensor(config.steady, device=device)
+        self.renewed = torch.tensor(config.steady, device=device)
         self.loss = torch.zeros(agents, device=device)
         self.value = torch.zeros(agents, device=device)  # mean Q of the actions taken, as it is learnt
         self.rate = torch.tensor(config.rate, device=device)
@@ -128,7 +128,7 @@ class Learner:
         self.gamma.fill_(c.gamma(self.since))
         refit = float((self.done + 1) % c.refit_every == 0) if c.refit_every else c.target_rate
         self.mix.fill_(refit)
-        self.slow.fill_(max(c.steady, 1 / (self.since + 1)))  # at first a plain mean: what is fresh counts no more
+        self.renewed.fill_(max(c.steady, 1 / (self.since + 1)))  # at first a plain mean: what is fresh counts no more
         self._captured()
         self.done += 1
         self.since += 1
@@ -206,7 +206,7 @@ class Learner:
             self.optimiser.step()
             self.frozen.lerp_(self.online.detach(), self.mix)
             if self.steady is not None:
-                self.steady.lerp_(self.online.detach(), self.slow)
+                self.steady.lerp_(self.online.detach(), self.renewed)
             self.loss.copy_(loss.detach())
             self.value.copy_(value)
             if priorities is not None:

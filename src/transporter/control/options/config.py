@@ -20,7 +20,8 @@ class NetworkConfig:
     """Units of the LSTM (the paper)."""
     caution: float = 0.1
     """Options leave out actions that are likelier to cost the life than the safest one, by more than this. 0, as in the
-    paper: none is left out, and the quickest way down is a fall, to death or not."""
+    paper: none is left out, and the quickest way down is a fall, to death or not. Any end of an episode counts as a
+    life lost."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.caution <= 1:
@@ -166,6 +167,8 @@ class OptionsConfig:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
     def __post_init__(self) -> None:
+        if self.network.caution and not self.acting.life_loss_ends:
+            raise InputError("lives that end no episode (acting.life_loss_ends) are not seen by caution: set it to 0")
         if self.capacity < max(self.learning.length, self.eyes.offset) + 2:
             raise InputError(
                 f"a replay of {self.acting.replay:,} steps is too small for {self.acting.players} players: "
