@@ -5,6 +5,7 @@ import json
 import math
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -47,8 +48,8 @@ def _command(words: list[str]) -> str:
     """As one would type it, without the place where this machine keeps its programs."""
     program = Path(words[0])
     if program.stem in ("transporter", "__main__"):
-        return " ".join(["transporter", *words[1:]])
-    return " ".join(["python", str(program), *words[1:]])
+        return shlex.join(["transporter", *words[1:]])
+    return shlex.join(["python", str(program), *words[1:]])
 
 
 def provenance(device: str | None = None) -> dict[str, str]:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -83,7 +83,7 @@ class Run:
             raise InputError(f"{path} holds a run that does not fit: {error}") from None
         there, here = (json.loads(json.dumps(part)) for part in (found, settings))
         if there != here:
-            raise InputError(f"{path} holds a run with other settings: {_difference(there, here)}")
+            raise InputError(f"{path} {_difference(there, here)}")
         return run
 
     @classmethod
@@ -119,6 +119,13 @@ class Run:
         with self._still_there(), (self.path / "metrics.jsonl").open("a", encoding="utf-8") as handle:
             handle.write(json.dumps(row) + "\n")
 
+    def amend(self, row: Json) -> None:
+        """The last row anew: more has become known of its step."""
+        self._rewrite([*self.metrics()[:-1], row])
+
+    def _rewrite(self, rows: Sequence[Json]) -> None:
+        write_text(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
     @contextmanager
     def _still_there(self) -> Iterator[None]:
         """What is missing within may be all of it: that is no one's bad input."""
@@ -149,8 +156,7 @@ class Run:
 
     def rewind(self, step: int) -> None:
         """Forget what came after `step`, metrics and best checkpoint alike: it will come again."""
-        rows = [row for row in self.metrics() if row["step"] <= step]
-        write_text(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        self._rewrite([row for row in self.metrics() if row["step"] <= step])
         for best in (self.path / "best").glob("step-*"):
             if int(best.name.split("-")[1]) > step:
                 _remove(best)
@@ -299,13 +305,17 @@ def _sha256(path: Path) -> str:
 
 
 def _difference(old: Json, new: Json) -> str:
-    """The first few settings that differ, by dotted name."""
+    """What a folder holds that was not asked for: a run of another kind, or the first few settings that differ."""
+    if old.keys() - new.keys() and new.keys() - old.keys():
+        return "holds a run of another kind: name another folder"
     flat_old, flat_new = dict(_flatten(old)), dict(_flatten(new))
     names = sorted(
         (name for name in flat_old | flat_new if flat_old.get(name) != flat_new.get(name)),
         key=lambda name: (name not in flat_old or name not in flat_new, name),  # what both have says more
     )
-    return ", ".join(f"{name} {flat_old.get(name)} → {flat_new.get(name)}" for name in names[:4])
+    first = ", ".join(f"{name} {flat_old.get(name)} → {flat_new.get(name)}" for name in names[:4])
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return f"holds a run with other settings: {first}{more} (its → yours): give its own, or another folder"
 
 
 def _flatten(data: Json, prefix: str = "") -> Iterator[tuple[str, Any]]:

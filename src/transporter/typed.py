@@ -1,6 +1,7 @@
 """Settings that came from a file: each field is of the type that its class says, or it is bad input."""
 
 import dataclasses
+import re
 import types
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -18,6 +19,12 @@ def checked(settings: Settings) -> Settings:
         if dataclasses.is_dataclass(value):
             checked(value)
     return settings
+
+
+def unknown(error: Exception) -> str:
+    """What settings from a file lack or have too much of, in words; Python's own of a dataclass speak of calls."""
+    found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    return f"there was a setting {found[1]}" if found else str(error)
 
 
 def _fits(value: Any, kind: Any) -> bool:

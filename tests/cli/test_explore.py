@@ -59,9 +59,21 @@ def test_it_stops_when_asked_and_goes_on_for_longer(stopped, forked, tmp_path: P
     assert rows[-1]["frames"] == frames
     assert rows[-1]["updates"] > saved.state["updates"] > 0
     assert sum("actions" in row.get("returns", {}) for row in rows) == 1
+    result = tmp_path / "run" / "exploration.json"
+    told = result.read_text().replace('"date"', '"day"')
+    result.write_text(told)
     again = forked(*command, "--frames", str(frames), cwd=tmp_path)  # nothing is left to do
     assert again.code == 0
     assert len(Run.open(tmp_path / "run").metrics()) == len(rows)
+    assert result.read_text() == told  # who measured it, and when
+    fewer = forked(*command, "--frames", "100", cwd=tmp_path)
+    assert (fewer.code, fewer.err) == (
+        2,
+        f"transporter: run has {frames:,} frames already: --frames must be at least that\n",
+    )
+    other = forked("keyqn", "pong", "--out", "run", cwd=tmp_path)
+    assert other.code == 2
+    assert "run holds a run of another kind: name another folder" in other.err
 
 
 @pytest.mark.parametrize(
@@ -117,7 +129,10 @@ def test_the_figure_of_the_paper(forked, results_page, tmp_path: Path) -> None:
     found = json.loads((tmp_path / "out" / "pong.json").read_text())
     (tmp_path / "out" / "breakout.json").write_text(json.dumps(found))
     (tmp_path / "out" / "freeway.json").write_text(json.dumps(found | {"curves": {}}))
+    none = found | {"name": "exploration alien", "curves": {**found["curves"], "options": []}}
+    (tmp_path / "out" / "alien.json").write_text(json.dumps(none))
     for game, line in {
+        "alien": "out/alien.json is not a result of an exploration",
         "breakout": "out/breakout.json says that it is exploration pong, not exploration breakout",
         "freeway": "out/freeway.json is not a result of an exploration",
     }.items():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from transporter.cli.given import Maybe, at_least, device_named, room_for
+from transporter.cli.given import Maybe, at_least, device_named, room_for, warn_of_another
 from transporter.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def evaluate(
         device: auto (the GPU where there is one), cpu, cuda or cuda:N.
         json: Write everything that was measured to this file.
     """
-    from transporter.cli.console import bold, say, warn, write_json
+    from transporter.cli.console import bold, say, write_json
     from transporter.models.zoo import load, run_meant
 
     at_least(1, frames=frames)
@@ -46,10 +46,8 @@ def evaluate(
     device = device_named(device)
     check_truth(environment)
     detector = load(model, device)
-    learnt = detector.card.get("environment")
-    if learnt not in (None, environment):
-        warn(f"the model learnt from {learnt}, not from {environment}")
-    promised = detector.card.get("measured") if learnt == environment else None
+    warn_of_another(detector, environment)
+    promised = detector.card.get("measured") if detector.card.get("environment") == environment else None
     results = [json] if json else []
     if (run := run_meant(model)) and run.settings["environment"] == environment:
         results.append(run.path / "evaluation.json")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from transporter.cli.given import Maybe, at_least, device_named, room_for
+from transporter.cli.given import Maybe, at_least, device_named, room_for, warn_of_another
 from transporter.cli.train import leave_a_core, shared_run
 from transporter.control.options.config import OptionsConfig
 from transporter.errors import InputError
@@ -108,6 +108,7 @@ def experiment_of(
         if keypoints is not None:
             raise InputError("--keypoints says how many are learnt: a --model has its own")
         detector = load(model, device)
+        warn_of_another(detector, game)
         settings = dataclasses.replace(settings, eyes=dataclasses.replace(settings.eyes, size=detector.config.size))
     return Experiment(game, seed, settings, detector, keypoints)
 
@@ -161,7 +162,9 @@ def learn_with_bar(
 
     due = schedule.steps(experiment.frames).total
     done = run.metrics()
-    if options_file(run).exists() and done and done[-1]["step"] >= due:
+    if done and done[-1]["step"] > due:
+        raise InputError(f"{run.path} has {done[-1]['frames']:,} frames already: --frames must be at least that")
+    if options_file(run).exists() and done and done[-1]["step"] == due and "returns" in done[-1]:
         return
     if hardware.resolve().type == "cpu":
         leave_a_core()
@@ -197,15 +200,19 @@ def conclude(experiment: "Experiment", run: "Run", device: str) -> None:
 
     rows = run.metrics()
     found = figures(rows)
-    Result(
-        name=f"exploration {experiment.game}",
-        figures=found,
-        config=experiment.config.to_json(),
-        seeds={"explore": experiment.seed},
-        details={"curves": {way: [list(point) for point in points] for way, points in curves(rows).items()},
-                 "rows": [{n: v for n, v in row.items() if n != "returns"} for row in rows]},
-        device=device,
-    ).write(result_file(run.path))  # fmt: skip
+    details = {
+        "curves": {way: [list(point) for point in points] for way, points in curves(rows).items()},
+        "rows": [{n: v for n, v in row.items() if n != "returns"} for row in rows],
+    }
+    if not tells(result_file(run.path), {"figures": found, **details}):  # else it says who measured it, and where
+        Result(
+            name=f"exploration {experiment.game}",
+            figures=found,
+            config=experiment.config.to_json(),
+            seeds={"explore": experiment.seed},
+            details=details,
+            device=device,
+        ).write(result_file(run.path))
     lines = [
         [way, f"{found[f'{way} mean']:.1f} ± {found[f'{way} std']:.1f}", f"{found[f'{way} p95']:.1f}"]
         for way in WAYS
@@ -213,6 +220,18 @@ def conclude(experiment: "Experiment", run: "Run", device: str) -> None:
     ]
     extra = [f"{name}: {found[name]:g}" for name in ("avatar", "rooms, most", "frames per second") if name in found]
     table(f"{experiment.game}, returns ({', '.join(extra)})", ["way to play", "mean ± std", "95th percentile"], lines)
+
+
+def tells(path: Path, what: "Json") -> bool:
+    """Whether the file is there and has all of this in it."""
+    from transporter.files import parse_json
+    from transporter.results import finite
+
+    try:
+        found = parse_json(path.read_bytes())
+        return all(found[name] == value for name, value in finite(what).items())
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
 
 
 def picture(experiment: "Experiment", run: "Run", video: int) -> None:

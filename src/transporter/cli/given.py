@@ -5,11 +5,14 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import tyro
 
 from transporter.errors import InputError
+
+if TYPE_CHECKING:
+    from transporter.models.detector import Detector
 
 MOST = 2**31 - 1
 T = TypeVar("T")
@@ -87,3 +90,11 @@ def folder_named(path: Path) -> Path:
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file: name a folder")
     return path
+
+
+def warn_of_another(detector: "Detector", environment: str) -> None:
+    """A model of something else may be meant, or not."""
+    from transporter.cli.console import warn
+
+    if (learnt := detector.card.get("environment")) not in (None, environment):
+        warn(f"the model learnt from {learnt}, not from {environment}")

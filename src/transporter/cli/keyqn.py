@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from transporter.cli.given import Maybe, at_least, device_named, room_for
+from transporter.cli.given import Maybe, at_least, device_named, room_for, warn_of_another
 from transporter.cli.train import claimed_run, leave_a_core
 from transporter.control.keyqn.config import PRESETS, KeyQNConfig, Preset
 from transporter.errors import InputError
@@ -150,6 +150,7 @@ def detectors_for(games: list[str], models: list[str], device: str) -> "dict[str
         if which == name and name not in named and name not in shipped():
             raise InputError(f"no model of {name} is shipped: train one, then give --model {name}=MODEL")
         found[name] = load(which, device)
+        warn_of_another(found[name], name)
     return found
 
 
@@ -256,7 +257,12 @@ def result_of(experiment: "Experiment", path: Path) -> "Json | None":
 def learnt_from(experiment: "Experiment") -> dict[str, str]:
     """What the detectors saw before the interactions that are counted, and whether they learnt from those, too."""
     also = ", then the agent's own frames" if experiment.in_loop else ""
-    return {name: f"{d.card.get('data', 'its card does not say')}{also}" for name, d in experiment.detectors.items()}
+    told = {}
+    for name, detector in experiment.detectors.items():
+        of = detector.card.get("environment", name)
+        other = "" if of == name else f"{of}: "
+        told[name] = f"{other}{detector.card.get('data', 'its card does not say')}{also}"
+    return told
 
 
 def show(experiment: "Experiment", result: "Json") -> None:

@@ -1,14 +1,29 @@
-"""Environments in processes of their own, one of which may die: then all of them end, and one line says so."""
+"""Environments in processes of their own, one of which may die: then all of them end, and one line says so.
 
+They are deaf to Ctrl-C and its like, which are for whoever started them, and may be told to all of a group.
+"""
+
+import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing import connection
+from contextlib import ExitStack, contextmanager
+from multiprocessing import connection, resource_tracker
 from typing import Any
 
 from gymnasium.vector import AsyncVectorEnv
 from gymnasium.vector.async_vector_env import AsyncState
 
-PATIENCE = 2.0  # seconds for a process to end when asked
+PATIENCE = 2.0  # seconds in which a process that has ended is seen to
+DEAF_TO = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """What is started meanwhile never hears of Ctrl-C and its like, not even in its first moment."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, DEAF_TO)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class WorkerDiedError(RuntimeError):
@@ -20,6 +35,12 @@ class WorkerDiedError(RuntimeError):
 
 class Processes(AsyncVectorEnv):
     """gymnasium's vector of processes, which by itself would speak of broken pipes, and leave the others behind."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        resource_tracker.ensure_running()  # Python's, which opens the ears of whoever starts it
+        with ExitStack() as self._starting:
+            self._starting.enter_context(deaf())
+            super().__init__(*args, **kwargs)
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -35,17 +56,15 @@ class Processes(AsyncVectorEnv):
             raise WorkerDiedError(code) from error
 
     def _end_all(self) -> None:
-        """Without a word to the others: they may wait for an answer that never comes."""
+        """At once and without a word: they may wait for an answer that never comes, and keep nothing that matters."""
         for process in self.processes:
-            process.terminate()
+            process.kill()
         for process in self.processes:
-            process.join(PATIENCE)
-            if process.is_alive():
-                process.kill()
-                process.join()
+            process.join()
         self._state = AsyncState.DEFAULT
 
     def _check_spaces(self) -> None:
+        self._starting.close()  # all are there: who waits for them hears again
         with self._watched():
             super()._check_spaces()
 
@@ -67,7 +86,7 @@ class Processes(AsyncVectorEnv):
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Also where some of them are gone."""
-        if any(not process.is_alive() for process in self.processes):
+        if terminate or any(not process.is_alive() for process in self.processes):
             self._end_all()
             for pipe in self.parent_pipes:
                 pipe.close()

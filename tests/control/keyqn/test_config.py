@@ -5,6 +5,7 @@ import json
 import pytest
 
 from transporter.control.keyqn.config import KeyQNConfig, ProtocolConfig
+from transporter.errors import InputError
 
 
 def test_random_actions_become_rare_and_then_rarer() -> None:
@@ -32,3 +33,6 @@ def test_an_earlier_version_did_without_what_it_did_not_have() -> None:
         del told[part][name]
     found = KeyQNConfig.from_json(told).to_json()
     assert [found[part][name] for part, name in new] == [0, 0, 0, False]
+    told["learning"]["hope"] = True
+    with pytest.raises(InputError, match="not an agent this version knows: there was a setting hope"):
+        KeyQNConfig.from_json(told)

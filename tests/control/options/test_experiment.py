@@ -1,12 +1,32 @@
 """What is read from a run's rows, by hand."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from transporter.control.options.config import ActingConfig, EvaluationConfig, OptionsConfig
-from transporter.control.options.experiment import Experiment, Schedule, curves, figures, of_today, settings
+from transporter.control.options.config import (
+    ActingConfig,
+    EvaluationConfig,
+    EyesConfig,
+    LearningConfig,
+    NetworkConfig,
+    OptionsConfig,
+)
+from transporter.control.options.experiment import (
+    Experiment,
+    Notices,
+    Schedule,
+    curves,
+    figures,
+    learn,
+    of_today,
+    options_file,
+    settings,
+)
+from transporter.runs import Run
+from transporter.training.learner import Hardware
 
 
 def row(frames: int, speed: int, **more: Any) -> dict[str, Any]:
@@ -62,3 +82,32 @@ def test_frames_count_as_the_game_counts_them() -> None:
     assert Experiment("pong", 0, config).frames == 32  # four of the console in a step
     assert Experiment("sprites_control", 0, config).frames == 8
     assert Schedule(100, 64, 1, 33).steps(32) == pytest.approx((4, 2, 1, 2))
+
+
+@pytest.mark.parametrize("step", [20, 40], ids=["on the way", "at the end"])
+def test_a_look_that_is_stopped_is_made_up_for(step: int, tmp_path: Path) -> None:
+    config = OptionsConfig(
+        NetworkConfig(layers=((4, 4, 2),), hidden=8, memory=6),
+        LearningConfig(batch=2, burn_in=1, unroll=2),
+        ActingConfig(players=2, warm_up=8, replay=200),
+        EyesConfig(size=16, batch=4, offset=4, tiny=True),
+        EvaluationConfig(episodes=1, steps=30),
+    )
+    experiment = Experiment("sprites_control", 0, config)
+    run, cpu = Run.create(tmp_path / "run", settings(experiment)), Hardware("cpu")
+    due = Schedule(total=80, evaluate=40, log=1_000, checkpoint=1_000)
+
+    def looking() -> bool:
+        newest = run.metrics()[-1:]
+        return [row["step"] for row in newest if "returns" not in row] == [step]
+
+    for _ in range(2):  # the second time before anything else
+        assert not learn(experiment, run, cpu, due, Notices(stopping=looking))
+        saved = run.latest()
+        assert saved is not None
+        assert saved.step == step == run.metrics()[-1]["step"]
+        assert not options_file(run).exists()
+    assert learn(experiment, run, cpu, due)
+    assert [(row["step"], len(row["returns"])) for row in run.metrics()] == [(20, 3), (40, 2)]
+    assert run.metrics()[0]["updates"] > 0
+    assert options_file(run).exists()

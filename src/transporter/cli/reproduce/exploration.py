@@ -89,9 +89,16 @@ def measured(path: Path, game: str) -> "Json":
 
     def check(found: "Json") -> None:
         figures, caution = found["figures"], found["config"]["network"].get("caution", 0)
-        drawn = [number for way in WAYS for frames, returns in found["curves"][way] for number in (frames, *returns)]
         needed = {"frames", *(f"{way} {what}" for way in WAYS for what in ("mean", "std"))}
+        lines = [found["curves"][way] for way in WAYS]
+        drawn = [number for line in lines for frames, returns in line for number in (frames, *returns)]
         if not (needed <= figures.keys() and all(map(is_number, [caution, *figures.values(), *drawn]))):
+            raise ValueError
+        if not (
+            0 <= caution <= 1
+            and all(lines)
+            and all(frames > 0 and returns for line in lines for frames, returns in line)
+        ):
             raise ValueError
 
     return result_at(path, f"exploration {game}", "an exploration", check)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from transporter.errors import InputError
+from transporter.typed import unknown
 
 MOST_OPINIONS = 16
 MOST_GROUND = 80  # as many parts as the shipped detectors' frames have pixels
@@ -154,7 +155,9 @@ class ProtocolConfig:
     first_updates: int = 2_000  # interactions before the first update (SPR and BBF)
     epsilon_end: float = 0.03  # share of random actions …
     epsilon_steps: int = 5_000  # … reached after so many interactions, falling linearly from 1 (SPR: 2,001; DrQ: 5,000)
-    epsilon_fade: float = 1.0  # … and by the last one less by this share of itself, linearly; 1: none (SPR, BBF: early)
+    epsilon_fade: float = (
+        1.0  # … and by the last one less by this share of itself, linearly; with 1, to nothing (SPR, BBF: early)
+    )
     sticky: float = 0.0  # probability that the emulator repeats the last action instead
     life_loss_ends: bool = True  # in training a lost life ends the episode; in evaluation only the memory begins anew
     life_loss_keeps: bool = False  # … which then goes on: an igloo, say, stays too
@@ -220,7 +223,7 @@ class KeyQNConfig:
                 EyesConfig(**data.get("eyes", {})),  # version 0.1 had none
             )
         except (KeyError, TypeError) as error:
-            raise InputError(f"not an agent this version knows: {error}") from error
+            raise InputError(f"not an agent this version knows: {unknown(error)}") from error
 
 
 Preset = Literal["full", "light"]

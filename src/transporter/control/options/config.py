@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from transporter.errors import InputError
+from transporter.typed import unknown
 
 
 @dataclass(frozen=True)
@@ -212,4 +213,4 @@ class OptionsConfig:
                 EvaluationConfig(**{n: v for n, v in data["evaluation"].items() if n != "watched"}),
             )
         except (KeyError, TypeError) as error:
-            raise InputError(f"not an exploration this version knows: {error}") from error
+            raise InputError(f"not an exploration this version knows: {unknown(error)}") from error

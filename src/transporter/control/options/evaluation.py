@@ -45,8 +45,9 @@ def play(
     seed: tuple[int, int],
     capture: bool = False,
     witness: "Witness | None" = None,
-) -> dict[Way, Played]:
-    """One episode of each player, cut after so many steps; options are followed greedily.
+    stopping: Callable[[], bool] = lambda: False,
+) -> dict[Way, Played] | None:
+    """One episode of each player, cut after so many steps; options are followed greedily. None: stopped early.
 
     The arena has equally many players of each way, way after way, all at once; their games begin alike. `seed`: of
     the exploration, and the step at which it is looked at: other games and other options each time.
@@ -64,6 +65,8 @@ def play(
         np.tile(np.arange(each) + ((seed[0] + 1) * SEEDS_APART + seed[1] * LOOKS_APART) % 2**30, len(ways))
     )
     for step in range(steps):
+        if stopping():
+            return None
         drawn = [draw.next(moment.first[parts[way]]) for draw, way in zip(drawn_by, ways, strict=True)]
         acted = actor(moment, taken, Drawn(*(np.concatenate(part) for part in zip(*drawn, strict=True))))
         taken = acted.best.copy()

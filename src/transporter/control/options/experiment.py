@@ -24,7 +24,7 @@ from transporter.control.rollout import Arena
 from transporter.control.stored import fingerprint
 from transporter.models.detector import Detector
 from transporter.runs import Checkpoint, Json, Run
-from transporter.training.distributed import all_of, anyone, check_same, place
+from transporter.training.distributed import all_of, anyone, check_same, from_first, place
 from transporter.training.learner import Hardware
 
 ATARI_REPEAT = 4  # frames of the console for each step
@@ -138,6 +138,8 @@ def learn(
         check_same(made.count, run.path)
         if writes:
             run.rewind(made.count)
+        if not _measured(experiment, made, run, due, notices):  # a look that was stopped before is made up for
+            return False
         since, since_count, episodes = time.perf_counter(), made.count, []
         for step, finished in made.steps(due.total):
             episodes += [f.score for f in finished]
@@ -151,26 +153,40 @@ def learn(
                 row = {"step": step, "frames": step * experiment.frames, **_row(made, episodes)}
                 took = time.perf_counter() - since
                 row["frames_per_second"] = round((step - since_count) * experiment.frames / took)
-                if evaluates:  # also when asked to stop: a checkpoint of this step would never be evaluated again
-                    first = not any("actions" in row.get("returns", {}) for row in run.metrics())
-                    row |= evaluate(experiment, made, first=first)
                 run.log(row)  # before the checkpoint: a row too many is forgotten on resume, one too few stays away
                 notices.row(row)
-                since, since_count = time.perf_counter(), step
+            owes = evaluates and not _measured(experiment, made, run, due, notices)
             if logs:
-                episodes = []
-            if saves:
+                since, since_count, episodes = time.perf_counter(), step, []
+            if saves or owes:
                 made.begin_anew()
                 checkpoint = made.checkpoint()  # all ask: what was not finite ends all of them
                 if writes:
                     run.save(checkpoint)
-            if stop and not last:
+            if owes or (stop and not last):
                 return False
         if writes and (experiment.detector is not None or isinstance(made.study.eyes, Learning)):
             _agent(experiment, made).save(options_file(run))
     finally:
         made.close()
     return True
+
+
+def _measured(experiment: Experiment, made: Exploring, run: Run, due: Schedule, notices: Notices) -> bool:
+    """Evaluate if that is due at this step and the row of it does not tell yet. False: asked to stop before the end."""
+    rows, looks = run.metrics(), made.count == due.total or made.count % due.evaluate == 0
+    owed = looks and rows[-1:] != [] and rows[-1]["step"] == made.count and "returns" not in rows[-1]
+    if not from_first(owed):
+        return True
+    stopped = False
+    if place().rank == 0:
+        first = not any("actions" in row.get("returns", {}) for row in rows)
+        found = evaluate(experiment, made, first=first, stopping=notices.stopping)
+        stopped = found is None
+        if found is not None:
+            run.amend(rows[-1] | found)
+            notices.row(rows[-1] | found)
+    return not anyone(stopped, made.study.device)
 
 
 def _row(made: Exploring, scores: list[float]) -> Json:
@@ -192,8 +208,13 @@ def _row(made: Exploring, scores: list[float]) -> Json:
     }
 
 
-def evaluate(experiment: Experiment, made: Exploring, *, first: bool) -> Json:
-    """Returns of each way to play (random actions do not change: once is enough), and what the truth says."""
+def evaluate(
+    experiment: Experiment, made: Exploring, *, first: bool, stopping: Callable[[], bool] = lambda: False
+) -> Json | None:
+    """Returns of each way to play (random actions do not change: once is enough), and what the truth says.
+
+    None: stopped early.
+    """
     c, study = experiment.config, made.study
     ways, each = WAYS if first else WAYS[1:], c.evaluation.episodes
     looks = c.evaluation.look_every
@@ -203,7 +224,9 @@ def evaluate(experiment: Experiment, made: Exploring, *, first: bool) -> Json:
     with closing(Arena([games], life_loss_ends=c.acting.life_loss_ends)) as arena:
         steps, commit = c.evaluation.steps, c.acting.commit
         seed = (experiment.seed, made.count)
-        found = play(study.network, arena, ways, commit, steps, seed, study.capture, witness)
+        found = play(study.network, arena, ways, commit, steps, seed, study.capture, witness, stopping)
+    if found is None:
+        return None
     returns = {way: [round(float(score), 3) for score in played.returns] for way, played in found.items()}
     names = [str(action) for action in experiment.scene.actions]
     taken = {way: _shares(names, played.taken) for way, played in found.items()}
