@@ -121,7 +121,9 @@ class Run:
 
     def amend(self, row: Json) -> None:
         """The last row anew: more has become known of its step."""
-        self._rewrite([*self.metrics()[:-1], row])
+        with self._still_there():
+            (self.path / "metrics.jsonl").stat()  # rather than made anew, in a folder made anew
+            self._rewrite([*self.metrics()[:-1], row])
 
     def _rewrite(self, rows: Sequence[Json]) -> None:
         write_text(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))

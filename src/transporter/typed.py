@@ -24,6 +24,8 @@ def checked(settings: Settings) -> Settings:
 def unknown(error: Exception) -> str:
     """What settings from a file lack or have too much of, in words; Python's own of a dataclass speak of calls."""
     found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+    if isinstance(error, KeyError):
+        return f"there is no {error.args[0]}"
     return f"there was a setting {found[1]}" if found else str(error)
 
 

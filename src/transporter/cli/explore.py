@@ -108,7 +108,6 @@ def experiment_of(
         if keypoints is not None:
             raise InputError("--keypoints says how many are learnt: a --model has its own")
         detector = load(model, device)
-        warn_of_another(detector, game)
         settings = dataclasses.replace(settings, eyes=dataclasses.replace(settings.eyes, size=detector.config.size))
     return Experiment(game, seed, settings, detector, keypoints)
 
@@ -145,11 +144,20 @@ def carry_out(
     from transporter.control.options.experiment import of_today, settings
     from transporter.training.learner import Hardware
 
+    if experiment.detector is not None and rank == 0:
+        warn_of_another(experiment.detector, experiment.game)
     with shared_run(path, settings(experiment), rank, of_today) as run:
+        check_frames(experiment, run, schedule)
         learn_with_bar(experiment, run, Hardware(device), schedule, make, rank)
         if rank == 0:
             conclude(experiment, run, device)
             picture(experiment, run, video)
+
+
+def check_frames(experiment: "Experiment", run: "Run", schedule: "Schedule") -> None:
+    if run.saved_step() > schedule.steps(experiment.frames).total:
+        had = run.saved_step() * experiment.frames
+        raise InputError(f"{run.path} has {had:,} frames already: --frames must be at least that")
 
 
 def learn_with_bar(
@@ -162,9 +170,7 @@ def learn_with_bar(
 
     due = schedule.steps(experiment.frames).total
     done = run.metrics()
-    if done and done[-1]["step"] > due:
-        raise InputError(f"{run.path} has {done[-1]['frames']:,} frames already: --frames must be at least that")
-    if options_file(run).exists() and done and done[-1]["step"] == due and "returns" in done[-1]:
+    if done and done[-1]["step"] == due and "returns" in done[-1] and kept(options_file(run)) == done[-1]["frames"]:
         return
     if hardware.resolve().type == "cpu":
         leave_a_core()
@@ -179,6 +185,16 @@ def learn_with_bar(
     for warning in run.warnings if rank == 0 else ():
         warn(warning)
     stop.raise_if_asked(f"stopped, state saved in {run.path}: run the same command again to go on")
+
+
+def kept(path: Path) -> int | None:
+    """Frames after which these options were kept; None where there are none that can be read."""
+    from transporter.control.options.agent import OptionsAgent
+
+    try:
+        return OptionsAgent.load(path, "cpu").card["frames"]
+    except (InputError, LookupError):
+        return None
 
 
 def note(row: "Json") -> str:

@@ -231,7 +231,7 @@ def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware"
             config={
                 **experiment.config.to_json(),
                 "observation": experiment.kind,
-                "detectors learnt from": learnt_from(experiment),
+                "detectors learnt from": of.learnt_from(experiment),
             },
             seeds={"agents": list(experiment.seeds)},
             details={"scores": scores, **learning},
@@ -252,17 +252,6 @@ def result_of(experiment: "Experiment", path: Path) -> "Json | None":
         return found if known else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def learnt_from(experiment: "Experiment") -> dict[str, str]:
-    """What the detectors saw before the interactions that are counted, and whether they learnt from those, too."""
-    also = ", then the agent's own frames" if experiment.in_loop else ""
-    told = {}
-    for name, detector in experiment.detectors.items():
-        of = detector.card.get("environment", name)
-        other = "" if of == name else f"{of}: "
-        told[name] = f"{other}{detector.card.get('data', 'its card does not say')}{also}"
-    return told
 
 
 def show(experiment: "Experiment", result: "Json") -> None:

@@ -1,29 +1,18 @@
 """Environments in processes of their own, one of which may die: then all of them end, and one line says so.
 
-They are deaf to Ctrl-C and its like, which are for whoever started them, and may be told to all of a group.
+Each is a group of its own: who ends a command often tells all of its group, and the first of it has a state to save.
 """
 
-import signal
+import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from multiprocessing import connection, resource_tracker
+from contextlib import contextmanager
+from multiprocessing import connection
 from typing import Any
 
 from gymnasium.vector import AsyncVectorEnv
-from gymnasium.vector.async_vector_env import AsyncState
+from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 
-PATIENCE = 2.0  # seconds in which a process that has ended is seen to
-DEAF_TO = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
-
-
-@contextmanager
-def deaf() -> Iterator[None]:
-    """What is started meanwhile never hears of Ctrl-C and its like, not even in its first moment."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, DEAF_TO)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+PATIENCE = 2.0  # seconds for a process to end when asked
 
 
 class WorkerDiedError(RuntimeError):
@@ -33,14 +22,17 @@ class WorkerDiedError(RuntimeError):
         super().__init__(f"a process that plays ended with code {code}: run the same command again to go on")
 
 
+def _apart(*given: Any) -> None:
+    """What gymnasium's processes do, in a group of their own."""
+    os.setsid()
+    _async_worker(*given)
+
+
 class Processes(AsyncVectorEnv):
     """gymnasium's vector of processes, which by itself would speak of broken pipes, and leave the others behind."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        resource_tracker.ensure_running()  # Python's, which opens the ears of whoever starts it
-        with ExitStack() as self._starting:
-            self._starting.enter_context(deaf())
-            super().__init__(*args, **kwargs)
+        super().__init__(*args, **{**kwargs, "worker": _apart})
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -54,17 +46,22 @@ class Processes(AsyncVectorEnv):
             code = next((process.exitcode for process in gone), None)
             self._end_all()
             raise WorkerDiedError(code) from error
+        except (KeyboardInterrupt, SystemExit):  # some have answered, and nobody knows who
+            self._end_all()
+            raise
 
     def _end_all(self) -> None:
-        """At once and without a word: they may wait for an answer that never comes, and keep nothing that matters."""
+        """Without a word to the others: they may wait for an answer that never comes."""
         for process in self.processes:
-            process.kill()
+            process.terminate()
         for process in self.processes:
-            process.join()
+            process.join(PATIENCE)
+            if process.is_alive():
+                process.kill()
+                process.join()
         self._state = AsyncState.DEFAULT
 
     def _check_spaces(self) -> None:
-        self._starting.close()  # all are there: who waits for them hears again
         with self._watched():
             super()._check_spaces()
 
@@ -86,9 +83,10 @@ class Processes(AsyncVectorEnv):
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """Also where some of them are gone."""
-        if terminate or any(not process.is_alive() for process in self.processes):
+        if any(not process.is_alive() for process in self.processes):
             self._end_all()
             for pipe in self.parent_pipes:
-                pipe.close()
+                if pipe is not None:  # as that of one which has said what went wrong
+                    pipe.close()
             return
         super().close_extras(timeout, terminate)

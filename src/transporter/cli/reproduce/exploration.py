@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from transporter.cli.explore import carry_out, experiment_of, result_file
+from transporter.cli.explore import carry_out, check_frames, experiment_of, result_file
 from transporter.cli.given import Maybe, at_least, device_named, folder_named, room_for
 from transporter.cli.reproduce.gathered import is_number, result_at, sources
 from transporter.cli.reproduce.publish import docs_named, into_docs
@@ -70,8 +70,12 @@ def exploration(
     experiments = [experiment_of(game, given.seed, settings, None, None, device) for game in games]
     from transporter.control.options.experiment import Schedule
     from transporter.files import write_text
+    from transporter.runs import Run
 
     schedule = Schedule(given.frames, given.evaluate_every, given.log_every, given.checkpoint_every)
+    for experiment in experiments:  # all of them now: what is refused is refused before anything is learnt
+        if (given.runs / experiment.game / "run.json").exists():
+            check_frames(experiment, Run.open(given.runs / experiment.game), schedule)
     results: dict[str, Json] = {}
     with room_for(out / "summary.json"):
         for experiment in experiments:

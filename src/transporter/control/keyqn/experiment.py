@@ -105,7 +105,7 @@ def learn(
         return True
     training = experiment.training(hardware)
     last = config.protocol.interactions
-    tenths = {last * tenth // TENTHS for tenth in range(1, TENTHS + 1)}  # stretches() tells them apart
+    tenths = {-(-last * tenth // TENTHS) for tenth in range(1, TENTHS + 1)}  # stretches() tells them apart
     try:
         if (saved := run.latest()) is not None:
             training.restore(saved, notices.again)
@@ -211,6 +211,17 @@ def stretches(rows: Sequence[Json], agents: int, total: int) -> list[list[Json]]
         [{"games": len(own), "mean": round(float(np.mean(own)), 2), "best": max(own)} if own else {} for own in tenths]
         for tenths in scores
     ]
+
+
+def learnt_from(experiment: Experiment) -> dict[str, str]:
+    """What the detectors saw before the interactions that are counted, and whether they learnt from those, too."""
+    also = ", then the agent's own frames" if experiment.in_loop else ""
+    told = {}
+    for name, detector in experiment.detectors.items():
+        learnt = detector.card.get("environment", name)
+        other = "" if learnt == name else f"{learnt}: "
+        told[name] = f"{other}{detector.card.get('data', 'its card does not say')}{also}"
+    return told
 
 
 def doubts(experiment: Experiment, rows: Sequence[Json]) -> list[str]:

@@ -24,8 +24,8 @@ def most_controllable(q: Float[Tensor, "*n k 4 a"]) -> Int64[Tensor, "*n"]:
 
 
 def safe(safety: Float[Tensor, "*n a"], caution: float) -> Bool[Tensor, "*n a"]:
-    """Actions that cost a life no likelier than the safest, or by no more than `caution`; none is surer than sure."""
-    safety = safety.clamp(max=0)
+    """Actions that cost a life no likelier than the safest, or by no more than `caution`."""
+    safety = safety.clamp(-1, 0)  # a guess may be surer than sure
     return safety >= safety.amax(-1, keepdim=True) - caution
 
 

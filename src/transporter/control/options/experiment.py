@@ -155,7 +155,7 @@ def learn(
                 row["frames_per_second"] = round((step - since_count) * experiment.frames / took)
                 run.log(row)  # before the checkpoint: a row too many is forgotten on resume, one too few stays away
                 notices.row(row)
-            owes = evaluates and not _measured(experiment, made, run, due, notices)
+            owes = evaluates and not _measured(experiment, made, run, due, notices, stop=stop)
             if logs:
                 since, since_count, episodes = time.perf_counter(), step, []
             if saves or owes:
@@ -172,14 +172,17 @@ def learn(
     return True
 
 
-def _measured(experiment: Experiment, made: Exploring, run: Run, due: Schedule, notices: Notices) -> bool:
+def _measured(
+    experiment: Experiment, made: Exploring, run: Run, due: Schedule, notices: Notices, *, stop: bool = False
+) -> bool:
     """Evaluate if that is due at this step and the row of it does not tell yet. False: asked to stop before the end."""
-    rows, looks = run.metrics(), made.count == due.total or made.count % due.evaluate == 0
-    owed = looks and rows[-1:] != [] and rows[-1]["step"] == made.count and "returns" not in rows[-1]
+    looks = made.count == due.total or made.count % due.evaluate == 0
+    rows = run.metrics() if looks and place().rank == 0 else []
+    owed = rows != [] and rows[-1]["step"] == made.count and "returns" not in rows[-1]
     if not from_first(owed):
         return True
-    stopped = False
-    if place().rank == 0:
+    stopped = stop
+    if place().rank == 0 and not stop:
         first = not any("actions" in row.get("returns", {}) for row in rows)
         found = evaluate(experiment, made, first=first, stopping=notices.stopping)
         stopped = found is None
