@@ -37,6 +37,7 @@ def test_a_command_is_named_as_one_types_it() -> None:
     assert _command(["/somewhere/bin/transporter", "models"]) == "transporter models"
     assert _command(["/somewhere/transporter/__main__.py", "models"]) == "transporter models"
     assert _command(["benchmarks/gpu.py", "--out", "x"]) == "python benchmarks/gpu.py --out x"
+    assert _command(["/bin/transporter", "train", "my clips/*.mp4"]) == "transporter train 'my clips/*.mp4'"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")

@@ -136,6 +136,19 @@ def test_the_same_settings_reopen_and_others_are_refused(run: Run) -> None:
     assert Run.create(run.path, {"config": {"seed": 1}}).path == run.path
     with pytest.raises(InputError, match=r"config\.seed 1 → 2"):
         Run.create(run.path, {"config": {"seed": 2}})
+    others = {name: 0 for name in "abcd"}
+    with pytest.raises(InputError, match=r"config\.seed 1 → 2, .* and 1 more \(its → yours\)"):
+        Run.create(run.path, {"config": {"seed": 2, **others}})
+
+
+def test_what_would_be_refused_is_known_without_making_anything(run: Run, tmp_path: Path) -> None:
+    found = Run.check(run.path, {"config": {"seed": 1}})
+    assert found is not None
+    assert found.path == run.path
+    with pytest.raises(InputError, match="other settings"):
+        Run.check(run.path, {"config": {"seed": 2}})
+    assert Run.check(tmp_path / "none" / "there", {}) is None
+    assert not (tmp_path / "none").exists()
 
 
 def test_folders_that_hold_something_else_are_refused(tmp_path: Path) -> None:

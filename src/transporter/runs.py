@@ -64,18 +64,13 @@ class Run:
         self._damaged: set[Path] = set()
 
     @classmethod
-    def create(cls, path: Path, settings: Json, today: Callable[[Json], Json] = lambda settings: settings) -> Self:
-        """A new run; or the one that is there, when its settings are the same.
-
-        `today` makes of settings that an earlier version wrote what this one writes.
-        """
+    def check(
+        cls, path: Path, settings: Json, today: Callable[[Json], Json] = lambda settings: settings
+    ) -> Self | None:
+        """The run that is there, None where there is none; refused is what create() would refuse. Changes nothing."""
         if not (path / "run.json").exists():
             _refuse_foreign(path)
-            make_folder(path)
-            with _alone(path):  # of two that begin at once, the second finds what the first has written
-                if not (path / "run.json").exists():
-                    head = sealed({"format": FORMAT, "settings": settings})
-                    write_text(path / "run.json", json.dumps(head, indent=2))
+            return None
         run = cls.open(path)
         try:
             found = today(run.settings)
@@ -85,6 +80,20 @@ class Run:
         if there != here:
             raise InputError(f"{path} {_difference(there, here)}")
         return run
+
+    @classmethod
+    def create(cls, path: Path, settings: Json, today: Callable[[Json], Json] = lambda settings: settings) -> Self:
+        """A new run; or the one that is there, when its settings are the same.
+
+        `today` makes of settings that an earlier version wrote what this one writes.
+        """
+        if (run := cls.check(path, settings, today)) is None:
+            make_folder(path)
+            with _alone(path):  # of two that begin at once, the second finds what the first has written
+                if (run := cls.check(path, settings, today)) is None:
+                    head = sealed({"format": FORMAT, "settings": settings})
+                    write_text(path / "run.json", json.dumps(head, indent=2))
+        return run or cls.open(path)
 
     @classmethod
     def open(cls, path: Path) -> Self:

@@ -2,6 +2,7 @@
 
 import json
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -62,8 +63,10 @@ def test_it_stops_when_asked_and_goes_on_for_longer(stopped, forked, tmp_path: P
     result = tmp_path / "run" / "exploration.json"
     told = result.read_text().replace('"date"', '"day"')
     result.write_text(told)
+    clip = (tmp_path / "run" / "options.mp4").stat().st_mtime_ns
     again = forked(*command, "--frames", str(frames), cwd=tmp_path)  # nothing is left to do
     assert again.code == 0
+    assert (tmp_path / "run" / "options.mp4").stat().st_mtime_ns == clip
     assert len(Run.open(tmp_path / "run").metrics()) == len(rows)
     assert result.read_text() == told  # who measured it, and when
     fewer = forked(*command, "--frames", "100", cwd=tmp_path)
@@ -126,14 +129,23 @@ def test_the_figure_of_the_paper(forked, results_page, tmp_path: Path) -> None:
     again = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert (again["figures"], again["from"]) == (summary["figures"], summary["from"])
     assert again["from"]["pong"]["config"]["network"]["caution"] == 0.25
+    # Refused is refused before anything is explored, also where it is the last one's.
+    shutil.rmtree(tmp_path / "runs" / "exploration" / "sprites_control")
+    ended = forked("reproduce", "exploration", *small, "--network.caution", "0.5", "--out", "out", cwd=tmp_path)
+    assert ended.code == 2
+    assert "runs/exploration/pong holds a run with other settings: config.network.caution 0.25 → 0.5" in ended.err
+    assert not (tmp_path / "runs" / "exploration" / "sprites_control").exists()
     found = json.loads((tmp_path / "out" / "pong.json").read_text())
     (tmp_path / "out" / "breakout.json").write_text(json.dumps(found))
     (tmp_path / "out" / "freeway.json").write_text(json.dumps(found | {"curves": {}}))
+    rash = {**found["config"], "network": {**found["config"]["network"], "caution": 2.0}}
+    (tmp_path / "out" / "tennis.json").write_text(json.dumps(found | {"name": "exploration tennis", "config": rash}))
     none = found | {"name": "exploration alien", "curves": {**found["curves"], "options": []}}
     (tmp_path / "out" / "alien.json").write_text(json.dumps(none))
     for game, line in {
         "alien": "out/alien.json is not a result of an exploration",
         "breakout": "out/breakout.json says that it is exploration pong, not exploration breakout",
+        "tennis": "out/tennis.json is not a result of an exploration",
         "freeway": "out/freeway.json is not a result of an exploration",
     }.items():
         ended = forked(*gather, game, cwd=tmp_path)

@@ -39,6 +39,7 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
     result = json.loads((tmp_path / "table.json").read_text())
     assert len(result["scores"]["ms_pacman"]) == 2
     assert result["figures"]["ms_pacman mean"] > 50
+    assert min(result["figures"][f"{what} seconds"] for what in ("training", "evaluation")) > 0
     names = {path.name for path in (tmp_path / "whole").iterdir()}
     assert {"agents", "keyqn.json", "curves.png", "ms_pacman.mp4", "metrics.jsonl"} <= names
 
@@ -56,7 +57,9 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
 
     (tmp_path / "run" / "keyqn.json").write_text('{"figures": {}')  # damaged: made again from the scores
     assert transporter(*command, "--out", "run", cwd=tmp_path).code == 0
-    assert json.loads((tmp_path / "run" / "keyqn.json").read_text())["scores"] == scores[0]
+    again = json.loads((tmp_path / "run" / "keyqn.json").read_text())
+    assert again["scores"] == scores[0]
+    assert "evaluation seconds" not in again["figures"]  # nobody played: how long it took is not known
 
 
 @pytest.mark.parametrize(
@@ -158,46 +161,60 @@ def test_a_training_in_which_nothing_was_learnt_says_so(
     assert "±" not in ended.err  # of one seed there is no spread
 
 
-def test_a_run_does_not_go_on_with_another_detector(forked, tmp_path: Path) -> None:
+def test_a_run_knows_its_detector_and_does_not_go_on_with_another(forked, tmp_path: Path) -> None:
     detector = load("breakout", "cpu")
     with torch.no_grad():
         next(detector.net.parameters()).mul_(1.01)
     detector.save(tmp_path / "other.safetensors")
-    command = ["keyqn", "breakout", "--out", "run", "--seeds", "1", "--device", "cpu", "--video", "0",
+    command = ["keyqn", "pong", "--out", "run", "--seeds", "1", "--device", "cpu", "--video", "0",
                "--network.hidden", "16", "--network.memory", "8", "--protocol.interactions", "40",
                "--protocol.first-updates", "50", "--protocol.episodes", "1",
                "--protocol.evaluation-epsilon", "1"]  # fmt: skip
-    ended = forked(*command, cwd=tmp_path)
+    ended = forked(*command, "--model", "breakout", "--json", "told.json", cwd=tmp_path)
     assert ended.code == 0, ended.err
+    assert "the model learnt from breakout, not from pong" in ended.err
+    learnt_from = json.loads((tmp_path / "told.json").read_text())["config"]["detectors learnt from"]["pong"]
+    assert learnt_from.startswith("breakout: ")
     again = forked(*command, "--model", "other.safetensors", cwd=tmp_path)
     assert again.code == 2
-    assert len(again.err.splitlines()) == 1
-    assert "run holds a run with other settings: detectors.breakout.weights " in again.err
+    assert "run holds a run with other settings: detectors.pong.weights " in again.err.splitlines()[-1]
+
+
+def test_what_is_refused_is_refused_before_anything_is_learnt(forked, tmp_path: Path) -> None:
+    Run.create(tmp_path / "runs" / "keyqn" / "points", {"of": "another kind"})
+    command = ["reproduce", "keyqn", "--games", "ms_pacman", "--observations", "objects,points"]
+    ended = forked(*command, cwd=tmp_path)
+    refused = "transporter: runs/keyqn/points holds a run of another kind: name another folder\n"
+    assert (ended.code, ended.err) == (2, refused)
+    assert [path.name for path in (tmp_path / "runs" / "keyqn").iterdir()] == ["points"]
 
 
 def test_the_table_of_the_paper_with_random_play_beside_it(forked, results_page, tmp_path: Path) -> None:
     page = results_page("keyqn")
     options = ["--games", "ms_pacman", "--observations", "random", "--seeds", "2", "--protocol.episodes", "3"]
-    ended = forked("reproduce", "keyqn", *options, "--out", "out", "--docs", "docs", cwd=tmp_path)
+    ended = forked("reproduce", "keyqn", *options, "--preset", "light", "--docs", "docs", cwd=tmp_path)
     assert ended.code == 0, ended.err
-    figures = json.loads((tmp_path / "out" / "summary.json").read_text())["figures"]
-    assert 100 < figures["random: ms_pacman mean"] < 700  # published: 307
-    lines = (tmp_path / "out" / "table.md").read_text().splitlines()
+    out = tmp_path / "results" / "keyqn" / "light"  # what the full agents scored has its own place
+    summary = json.loads((out / "summary.json").read_text())
+    assert 100 < summary["figures"]["random: ms_pacman mean"] < 700  # published: 307
+    assert summary["from"]["random"]["commit"] == summary["commit"]
+    lines = (out / "table.md").read_text().splitlines()
     assert lines[0] == "| agent | ms_pacman | mean, human-normalised |"
     assert "| KeyQN (paper) | 999.4 | 0.104 |" in lines
     document = page.read_text()
     assert "KeyQN (paper)" in document
     assert "old" not in document
     # The same from what was measured, and one line where it is of other games.
-    table = (tmp_path / "out" / "table.md").read_bytes()
-    (tmp_path / "out" / "table.md").unlink()
-    gather = ["reproduce", "keyqn", "--observations", "random", "--gather", "--out", "out"]
+    table = (out / "table.md").read_bytes()
+    (out / "table.md").unlink()
+    gather = ["reproduce", "keyqn", "--observations", "random", "--gather", "--preset", "light"]
     ended = forked(*gather, "--games", "ms_pacman", cwd=tmp_path)
     assert ended.code == 0, ended.err
-    assert (tmp_path / "out" / "table.md").read_bytes() == table
+    assert (out / "table.md").read_bytes() == table
+    assert json.loads((out / "summary.json").read_text())["from"] == summary["from"]
     ended = forked(*gather, "--games", "ms_pacman,pong", cwd=tmp_path)
     assert ended.code == 2
-    assert ended.err.splitlines() == ["transporter: out/random.json has no scores of pong"]
+    assert ended.err.splitlines() == ["transporter: results/keyqn/light/random.json has no scores of pong"]
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "results.md").write_text("nothing\n")
     ended = forked(*gather, "--games", " ms_pacman ", "--docs", "elsewhere", cwd=tmp_path)

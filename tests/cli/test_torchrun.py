@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 
 from transporter import cli
 from transporter.errors import InputError
-from transporter.runs import Json, Run
+from transporter.runs import Checkpoint, Run
 from transporter.training.distributed import process_group
 
 STEPS = ["--preset", "tiny", "--steps", "8", "--batch", "8", "--norm", "instance", "--sigma-steps", "2", "--log-every",
@@ -89,25 +90,56 @@ def test_what_cannot_be_dealt_out_to_two_is_refused_with_one_voice(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_whoever_is_asked_to_stop_all_stop_and_say_so(tmp_path: Path) -> None:
+def stopped_once(
+    seen: Callable[[Run], bool], ranks: tuple[int, ...], *arguments: str, cwd: Path
+) -> tuple[Checkpoint, Run]:
+    """Two learners of whom some are asked to stop as soon as that is seen of their run: all stop, and one says so."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
-    work = ["transporter", "explore", "sprites_control", *EXPLORE, "--frames", "400000", "--out", "run"]
-    with (tmp_path / "said").open("w") as said:
-        two = subprocess.Popen([*command, *work], cwd=tmp_path, stderr=said, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    rows: list[Json] = []
-    while not rows or rows[-1]["updates"] == 0:
+    with (cwd / "said").open("w") as said:
+        two = subprocess.Popen(
+            [*command, "transporter", *arguments], cwd=cwd, stderr=said, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        )
+    while not ((cwd / "run" / "metrics.jsonl").exists() and seen(Run.open(cwd / "run"))):
         assert two.poll() is None
-        time.sleep(0.2)
-        rows = Run.open(tmp_path / "run").metrics() if (tmp_path / "run" / "metrics.jsonl").exists() else []
-    second = next(p for p in children(two.pid) if b"RANK=1" in Path(f"/proc/{p}/environ").read_bytes().split(b"\0"))
-    os.kill(second, signal.SIGTERM)
+        time.sleep(0.05)
+    for child in children(two.pid):
+        told = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+        if any(f"RANK={rank}".encode() in told for rank in ranks):
+            os.kill(child, signal.SIGTERM)
     assert two.wait(60) != 0
-    told = (tmp_path / "said").read_text()
-    assert told.count("transporter: stopped, state saved in run") == 1
-    assert not (tmp_path / "run" / "exploration.json").exists()
-    saved = Run.open(tmp_path / "run").latest()
+    assert (cwd / "said").read_text().count("transporter: stopped, state saved in run") == 1
+    run = Run.open(cwd / "run")
+    assert not (run.path / "exploration.json").exists()
+    saved = run.latest()
     assert saved is not None
+    return saved, run
+
+
+def test_whoever_is_asked_to_stop_all_stop_and_say_so(tmp_path: Path) -> None:
+    work = ["explore", "sprites_control", *EXPLORE, "--frames", "400000", "--out", "run"]
+
+    def learning(run: Run) -> bool:
+        return any(row["updates"] > 0 for row in run.metrics())
+
+    saved, _ = stopped_once(learning, (1,), *work, cwd=tmp_path)
     assert saved.state["updates"] > 0
+
+
+@pytest.mark.timeout(200)
+def test_a_look_of_several_that_is_stopped_is_made_up_for(tmp_path: Path) -> None:
+    """The first looks while the others wait for it, and all of them know that it was not to the end."""
+    work = ["explore", "sprites_control", *EXPLORE, "--frames", "160", "--evaluate-every", "80",
+            "--evaluation.steps", "2000", "--out", "run"]  # fmt: skip
+
+    def looking(run: Run) -> bool:
+        return [row["step"] for row in run.metrics() if "returns" not in row] == [20]
+
+    saved, run = stopped_once(looking, (0, 1), *work, cwd=tmp_path)
+    assert saved.step == 20
+    assert looking(run)
+    two = torchrun(*work, cwd=tmp_path)
+    assert two.returncode == 0, two.stderr
+    assert [(row["step"], len(row["returns"])) for row in run.metrics()] == [(20, 3), (40, 2)]
 
 
 def children(process: int) -> list[int]:

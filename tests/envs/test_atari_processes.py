@@ -17,10 +17,10 @@ from transporter.control.gpu import Delivery
 from transporter.control.rollout import Arena
 from transporter.envs import atari
 from transporter.envs.atari import AtariEnv
-from transporter.envs.atari_processes import DEAF_TO, AtariProcesses
+from transporter.envs.atari_processes import AtariProcesses
 from transporter.envs.base import Truth
 from transporter.envs.film import COLOURS, Film, develop
-from transporter.envs.processes import WorkerDiedError
+from transporter.envs.processes import DEAF_TO, WorkerDiedError
 from transporter.errors import InputError
 
 

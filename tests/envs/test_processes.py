@@ -31,6 +31,45 @@ def test_what_is_told_to_a_group_is_not_told_to_them(context: str) -> None:
     assert not any(process.is_alive() for process in env.processes)
 
 
+TOLD_WHILE_STARTING = """
+import os, signal
+from functools import partial
+from transporter.envs import make
+from transporter.envs.processes import Processes
+
+STOPS = signal.SIGINT, signal.SIGTERM
+
+def told():
+    for stop in STOPS:
+        os.killpg(0, stop)
+    return partial(make, "sprites", 16)
+
+class Told:
+    "Whoever is given it tells its group to stop: a process before it begins."
+    def __call__(self):
+        return make("sprites", 16)
+    def __reduce__(self):
+        return told, ()
+
+if __name__ == "__main__":
+    heard = set()
+    for stop in STOPS:
+        signal.signal(stop, lambda number, frame: heard.add(number))
+    env = Processes([Told()] * 2, context="spawn")
+    env.reset(seed=0)
+    env.close()
+    print(heard == set(STOPS))
+"""
+
+
+def test_what_is_told_to_a_group_while_they_start_is_told_to_who_starts_them(tmp_path: Path) -> None:
+    script = tmp_path / "plays.py"
+    script.write_text(TOLD_WHILE_STARTING)
+    command = [sys.executable, str(script)]
+    ended = subprocess.run(command, start_new_session=True, capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "True\n"), ended.stderr
+
+
 def test_all_of_them_end_where_one_is_gone() -> None:
     env = started()
     env.reset(seed=0)
@@ -68,12 +107,13 @@ class Broken(gymnasium.Env):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_what_went_wrong_in_one_of_them_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_went_wrong_in_one_of_them_is_said() -> None:
     env = Processes([Broken] * 2, context="fork", autoreset_mode=AutoresetMode.NEXT_STEP)
     with pytest.raises(ValueError, match="it cannot begin"):
         env.reset()
     for process in env.processes:
         process.join(5)
+    assert not any(process.is_alive() for process in env.processes)
     env.close()
 
 

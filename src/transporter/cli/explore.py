@@ -166,11 +166,9 @@ def learn_with_bar(
     """Until it has seen enough, or someone asks to stop; the first of several learners shows and writes."""
     from transporter.cli.console import bar, warn
     from transporter.cli.stop import stop_when_asked
-    from transporter.control.options.experiment import Notices, learn, options_file
+    from transporter.control.options.experiment import Notices, finished, learn
 
-    due = schedule.steps(experiment.frames).total
-    done = run.metrics()
-    if done and done[-1]["step"] == due and "returns" in done[-1] and kept(options_file(run)) == done[-1]["frames"]:
+    if finished(experiment, run, schedule):
         return
     if hardware.resolve().type == "cpu":
         leave_a_core()
@@ -178,23 +176,14 @@ def learn_with_bar(
         stop = stack.enter_context(stop_when_asked())
         notices = Notices(stopping=stop.asked)
         if rank == 0:
-            shown = stack.enter_context(bar(f"explore {experiment.game}", due * experiment.frames, "frames"))
+            total = schedule.steps(experiment.frames).total * experiment.frames
+            shown = stack.enter_context(bar(f"explore {experiment.game}", total, "frames"))
             notices = notices._replace(row=lambda row: shown.at(row["frames"], note(row)))
         if not learn(experiment, run, hardware, schedule, notices, make):
             stop.ask()  # whichever learner heard it
     for warning in run.warnings if rank == 0 else ():
         warn(warning)
     stop.raise_if_asked(f"stopped, state saved in {run.path}: run the same command again to go on")
-
-
-def kept(path: Path) -> int | None:
-    """Frames after which these options were kept; None where there are none that can be read."""
-    from transporter.control.options.agent import OptionsAgent
-
-    try:
-        return OptionsAgent.load(path, "cpu").card["frames"]
-    except (InputError, LookupError):
-        return None
 
 
 def note(row: "Json") -> str:
@@ -284,13 +273,16 @@ def record(experiment: "Experiment", run: "Run", seconds: int) -> None:
     from transporter.report.draw import draw_keypoints
     from transporter.training.learner import Hardware
 
-    agent = OptionsAgent.load(options_file(run))
+    path, options = run.path / "options.mp4", options_file(run)
+    if path.exists() and path.stat().st_mtime >= options.stat().st_mtime:
+        return
+    agent = OptionsAgent.load(options)
     env = envs.make(experiment.game, experiment.config.eyes.size)
     eyes = Frozen(agent.detector, Hardware(str(agent.detector.device)))
     height, width = env.reset(seed=0)[0].shape[:2] if not hasattr(env, "screens") else (210, 160)
     scale = max(1, 480 // height)
     commit, steps = experiment.config.acting.commit, seconds * RATE
-    with ClipWriter(run.path / "options.mp4", scale * width, scale * height, rate=RATE) as clip:
+    with ClipWriter(path, scale * width, scale * height, rate=RATE) as clip:
         for shown in watch(agent.network, eyes, env, commit, experiment.seed, steps):
             clip.add(draw_keypoints(shown.screen, shown.points, scale=scale, triangle=shown.keypoint))
     env.close()

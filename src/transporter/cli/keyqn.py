@@ -1,5 +1,6 @@
 """transporter keyqn: agents that learn Atari games from keypoints in 100,000 interactions."""
 
+import time
 from argparse import ArgumentParser
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
@@ -208,18 +209,20 @@ def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware"
     """The scores of the trained agents; measured once for a run."""
     from transporter.cli.console import bar
     from transporter.control.keyqn import experiment as of
-    from transporter.control.keyqn.measure import measure
+    from transporter.control.keyqn.measure import measure, scores_file
     from transporter.results import Result
 
     path = result_file(run.path)
     if (found := result_of(experiment, path)) is None:
         total = experiment.config.protocol.episodes * len(experiment.agents)
+        begun, since = any(scores_file(run, name).exists() for name in experiment.games), time.perf_counter()
         with bar(f"evaluate {' '.join(experiment.games)}", total, "episodes") as shown:
             try:
                 scores = measure(experiment, run, hardware, shown.at)
             except KeyboardInterrupt as stop:
                 again = "run the same command again to evaluate them"
                 raise type(stop)(f"interrupted: the agents are saved in {run.path}, {again}") from None
+        took = {} if begun else {"evaluation seconds": round(time.perf_counter() - since, 1)}  # of all, or of none
         rows, agents = run.metrics(), len(experiment.agents)
         learning = {
             "curves": of.curves(rows, agents),
@@ -227,7 +230,11 @@ def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware"
         }
         Result(
             name=f"keyqn {experiment.kind}",
-            figures={**of.figures(scores, experiment.seeds), "training seconds": round(of.seconds(rows), 1)},
+            figures={
+                **of.figures(scores, experiment.seeds),
+                "training seconds": round(of.seconds(rows), 1),
+                **took,
+            },
             config={
                 **experiment.config.to_json(),
                 "observation": experiment.kind,

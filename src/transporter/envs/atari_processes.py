@@ -36,13 +36,12 @@ from transporter.envs.atari import NOOPS, AtariEnv, come_back
 from transporter.envs.atari_host import NO_SEED, RESET, STAY, STEP, Board, Plan, Show
 from transporter.envs.base import Truth
 from transporter.envs.film import COLOURS, Film
-from transporter.envs.processes import PATIENCE, WorkerDiedError
+from transporter.envs.processes import PATIENCE, WorkerDiedError, deaf
 from transporter.errors import InputError
 from transporter.workers import cores
 
 QUIET = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # no threads where one forks
 BEGIN = "import json, sys; a = json.load(sys.stdin); sys.path[:] = a.pop(); from {} import host; host(*a)"
-DEAF_TO = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 
 
 class AtariProcesses(VectorEnv):
@@ -97,7 +96,7 @@ class AtariProcesses(VectorEnv):
             shared = stack.enter_context(_shared(plan.nbytes)).fileno()
             self._board = Board.over(mmap.mmap(shared, plan.nbytes), plan)
             self._view = self._board.view.view(Film) if show == "film" else self._board.view
-            with _deaf():
+            with deaf():
                 self._host = subprocess.Popen(
                     [sys.executable, "-P", "-c", BEGIN.format(atari_host.__name__)],
                     pass_fds=[shared, *(end for both in theirs for end in both)],
@@ -227,16 +226,6 @@ def _shared(nbytes: int) -> IO[bytes]:
             stack.pop_all()
             return file
     raise InputError(f"no room for {nbytes / 2**20:.0f} MiB of what games show, neither in memory nor in a file")
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """What is started meanwhile never hears of Ctrl-C and its like, not even in its first moment."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, DEAF_TO)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _exit_code(host: "subprocess.Popen[bytes]") -> int | None:

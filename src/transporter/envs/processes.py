@@ -4,15 +4,18 @@ Each is a group of its own: who ends a command often tells all of its group, and
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing import connection
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from multiprocessing import connection, resource_tracker
 from typing import Any
 
+from gymnasium import Env
 from gymnasium.vector import AsyncVectorEnv
 from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 
 PATIENCE = 2.0  # seconds for a process to end when asked
+DEAF_TO = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 
 
 class WorkerDiedError(RuntimeError):
@@ -22,17 +25,35 @@ class WorkerDiedError(RuntimeError):
         super().__init__(f"a process that plays ended with code {code}: run the same command again to go on")
 
 
+@contextmanager
+def deaf() -> Iterator[None]:
+    """What is started meanwhile never hears of Ctrl-C and its like, not even in its first moment; we do, afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, DEAF_TO)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _apart(*given: Any) -> None:
-    """What gymnasium's processes do, in a group of their own."""
+    """What gymnasium's processes do, in a group of their own; what was told to the other meanwhile is not for them."""
     os.setsid()
+    for number in DEAF_TO:
+        signal.signal(number, signal.SIG_IGN)  # which forgets what is waiting to be heard
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, DEAF_TO)
+    for number in DEAF_TO:
+        signal.signal(number, signal.SIG_DFL)  # what is told to them alone ends them
     _async_worker(*given)
 
 
 class Processes(AsyncVectorEnv):
     """gymnasium's vector of processes, which by itself would speak of broken pipes, and leave the others behind."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{**kwargs, "worker": _apart})
+    def __init__(self, builders: Sequence[Callable[[], Env]], **kwargs: Any) -> None:
+        resource_tracker.ensure_running()  # now: starting it would open the ears of whoever starts it
+        with ExitStack() as self._starting:
+            self._starting.enter_context(deaf())
+            super().__init__(builders, worker=_apart, **kwargs)
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -47,7 +68,7 @@ class Processes(AsyncVectorEnv):
             self._end_all()
             raise WorkerDiedError(code) from error
         except (KeyboardInterrupt, SystemExit):  # some have answered, and nobody knows who
-            self._end_all()
+            self._end_all()  # any other error is one of theirs, after which gymnasium has put things in order
             raise
 
     def _end_all(self) -> None:
@@ -62,7 +83,9 @@ class Processes(AsyncVectorEnv):
         self._state = AsyncState.DEFAULT
 
     def _check_spaces(self) -> None:
+        """The last that is done when they start: all are there, and have not answered yet."""
         with self._watched():
+            self._starting.close()
             super()._check_spaces()
 
     def reset_async(self, *args: Any, **kwargs: Any) -> None:

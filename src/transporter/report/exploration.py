@@ -35,7 +35,7 @@ def exploration_figure(games: Mapping[str, Curves]) -> "Figure":
             above.plot(frames, mean, color=line, linewidth=2, marker=dot, label=way)
             below.plot(SHARES, np.percentile(points[-1][1], SHARES), color=line, linewidth=2)
         above.set_xlabel("million frames")
-        below.set_xlabel("percentile of episodes, at the end")
+        below.set_xlabel("percentile of episodes, at the last look")
     axes[0].set_ylabel("return, mean ± std")
     axes[len(games)].set_ylabel("return")
     handles, labels = axes[0].get_legend_handles_labels()

@@ -68,14 +68,15 @@ def exploration(
     if given.gather:
         return publish({game: measured(out / f"{game}.json", game) for game in games}, given)
     experiments = [experiment_of(game, given.seed, settings, None, None, device) for game in games]
-    from transporter.control.options.experiment import Schedule
+    from transporter.control.options.experiment import Schedule, of_today
+    from transporter.control.options.experiment import settings as settings_of
     from transporter.files import write_text
     from transporter.runs import Run
 
     schedule = Schedule(given.frames, given.evaluate_every, given.log_every, given.checkpoint_every)
     for experiment in experiments:  # all of them now: what is refused is refused before anything is learnt
-        if (given.runs / experiment.game / "run.json").exists():
-            check_frames(experiment, Run.open(given.runs / experiment.game), schedule)
+        if run := Run.check(given.runs / experiment.game, settings_of(experiment), of_today):
+            check_frames(experiment, run, schedule)
     results: dict[str, Json] = {}
     with room_for(out / "summary.json"):
         for experiment in experiments:
@@ -92,20 +93,21 @@ def measured(path: Path, game: str) -> "Json":
     from transporter.control.options.evaluation import WAYS
 
     def check(found: "Json") -> None:
-        figures, caution = found["figures"], found["config"]["network"].get("caution", 0)
+        figures, lines = found["figures"], [found["curves"][way] for way in WAYS]
+        points = [point for line in lines for point in line]
+        numbers = [*figures.values(), *(number for frames, returns in points for number in (frames, *returns))]
         needed = {"frames", *(f"{way} {what}" for way in WAYS for what in ("mean", "std"))}
-        lines = [found["curves"][way] for way in WAYS]
-        drawn = [number for line in lines for frames, returns in line for number in (frames, *returns)]
-        if not (needed <= figures.keys() and all(map(is_number, [caution, *figures.values(), *drawn]))):
+        whole = all(lines) and all(frames > 0 and returns for frames, returns in points)
+        if not (needed <= figures.keys() and all(map(is_number, numbers)) and whole):
             raise ValueError
-        if not (
-            0 <= caution <= 1
-            and all(lines)
-            and all(frames > 0 and returns for line in lines for frames, returns in line)
-        ):
-            raise ValueError
+        caution_of(found)
 
     return result_at(path, f"exploration {game}", "an exploration", check)
+
+
+def caution_of(result: "Json") -> float:
+    """Of an exploration by whichever version."""
+    return OptionsConfig.from_json(result["config"]).network.caution
 
 
 def publish(results: "dict[str, Json]", given: Options) -> None:
@@ -122,9 +124,9 @@ def publish(results: "dict[str, Json]", given: Options) -> None:
         spread = [f"{f[f'{way} mean']:.1f} ± {f[f'{way} std']:.1f}" for way in WAYS]
         avatar, rooms = f.get("avatar"), [f.get(f"{way} rooms") for way in WAYS]
         rooms[-1] = rooms[-1] or f.get("rooms, most")  # all that earlier versions said
-        caution = result["config"]["network"].get("caution", 0)
         rows.append(
-            [game, f"{f['frames'] / 1e6:.0f}", f"{caution:g}", *spread, "–" if avatar is None else f"{avatar:.0%}",
+            [game, f"{f['frames'] / 1e6:.0f}", f"{caution_of(result):g}", *spread,
+             "–" if avatar is None else f"{avatar:.0%}",
              ", ".join("?" if n is None else f"{n:.0f}" for n in rooms) if any(rooms) else "–"]
         )  # fmt: skip
     heads = ["game", "million frames", "caution", *(TITLES[way] for way in WAYS), "on the avatar", "rooms, by way"]

@@ -79,8 +79,10 @@ def keyqn(
         return publish(games, gathered(out, observations, games, given.more or []), out, given.docs)
     if given.more:
         raise InputError("--more is for a table from files: say --gather, too")
-    from transporter.control.keyqn.experiment import LOOKS, Experiment
+    from transporter.control.keyqn.experiment import LOOKS, Experiment, of_today
+    from transporter.control.keyqn.experiment import settings as settings_of
     from transporter.files import write_text
+    from transporter.runs import Run
     from transporter.training.learner import Hardware
 
     looking = any(name in LOOKS for name in observations)
@@ -92,13 +94,16 @@ def keyqn(
         for name in observations
         if name != "random"
     }
+    paths = {name: given.runs / titled(name, given.preset) for name in experiments}
+    for name, experiment in experiments.items():
+        Run.check(paths[name], settings_of(experiment), of_today)
     results = {}
     with room_for(out / "summary.json"):
         for name in observations:
             if name == "random":
                 results[name] = at_random(games, given.seeds, settings.protocol.episodes, settings.protocol.sticky, out)
                 continue
-            path = given.runs / titled(name, given.preset)
+            path = paths[name]
             results[name] = carry_out(experiments[name], path, hardware, 1_000, given.checkpoint_every, given.video)
             write_text(out / f"{name}.json", result_file(path).read_text(encoding="utf-8"))
         publish(games, results, out, given.docs)
@@ -111,6 +116,7 @@ def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: P
     from transporter.control.keyqn.games import UNSEEN, game
     from transporter.control.keyqn.measure import PLAYERS
     from transporter.control.rollout import Arena
+    from transporter.files import parse_json
     from transporter.results import Result
 
     scores, agents = {}, list(range(seeds))
@@ -122,7 +128,7 @@ def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: P
     config = {"protocol": {"episodes": episodes, "sticky": sticky}}
     made = Result("keyqn random", figures(scores, agents), config, {"agents": agents}, {"scores": scores})
     made.write(out / "random.json")
-    return {"figures": made.figures, "scores": scores}
+    return parse_json((out / "random.json").read_bytes())  # with all that tells where it comes from
 
 
 def against_humans(games: list[str], scores: "Sequence[float | None]") -> str:

@@ -105,7 +105,6 @@ def learn(
         return True
     training = experiment.training(hardware)
     last = config.protocol.interactions
-    tenths = {-(-last * tenth // TENTHS) for tenth in range(1, TENTHS + 1)}  # stretches() tells them apart
     try:
         if (saved := run.latest()) is not None:
             training.restore(saved, notices.again)
@@ -116,7 +115,7 @@ def learn(
             notices.step(step)
             stop = notices.stopping()
             saves = stop or (checkpoint_every and step % checkpoint_every == 0 and step < last)
-            if saves or step % log_every == 0 or step in tenths:
+            if saves or step % log_every == 0 or step == last or tenth(step, last) < tenth(step + 1, last):
                 now = time.perf_counter()
                 row = _row(training, step, episodes, (step - since_count) / (now - since))
                 run.log(row)  # before the checkpoint: a row too many is forgotten on resume, one too few stays away
@@ -200,13 +199,17 @@ def curves(rows: Sequence[Json], agents: int, window: int = 20) -> list[list[tup
     return lines
 
 
+def tenth(step: int, total: int) -> int:
+    """In which tenth of a training of so many interactions one is, from 0."""
+    return min(TENTHS * (step - 1) // total, TENTHS - 1)
+
+
 def stretches(rows: Sequence[Json], agents: int, total: int) -> list[list[Json]]:
     """For each agent, of the games that were over in each tenth of the training: how many, mean and best score."""
     scores: list[list[list[float]]] = [[[] for _ in range(TENTHS)] for _ in range(agents)]
     for row in rows:
-        tenth = min(TENTHS * (row["step"] - 1) // total, TENTHS - 1)
         for agent, score, _ in row["episodes"]:
-            scores[int(agent)][tenth].append(score)
+            scores[int(agent)][tenth(row["step"], total)].append(score)
     return [
         [{"games": len(own), "mean": round(float(np.mean(own)), 2), "best": max(own)} if own else {} for own in tenths]
         for tenths in scores

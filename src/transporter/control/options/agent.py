@@ -24,6 +24,7 @@ from transporter.frames import one_frame, resize
 from transporter.models.detector import Detector
 
 ONE = np.ones(1, np.float32)
+KIND = "options"  # of agent, as files say
 OLD = "options."  # began the names of tensors in version 0.1
 
 
@@ -54,11 +55,11 @@ class OptionsAgent:
             "shape": {"keypoints": self.keypoints, "actions": self.actions},
             "card": self.card,
         }
-        write_agent(Path(path), "options", head, self.network.state_dict(), self.detector)
+        write_agent(Path(path), KIND, head, self.network.state_dict(), self.detector)
 
     @classmethod
     def load(cls, path: str | Path, device: str | None = None) -> Self:
-        head, tensors, detector = read_agent(Path(path), "options", device)
+        head, tensors, detector = read_agent(Path(path), KIND, device)
         try:
             if detector is None:
                 raise ValueError("it has no detector")

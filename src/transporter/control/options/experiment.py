@@ -14,7 +14,7 @@ from jaxtyping import Int64
 
 from transporter import envs
 from transporter.control import stored
-from transporter.control.options.agent import OptionsAgent
+from transporter.control.options.agent import KIND, OptionsAgent
 from transporter.control.options.config import OptionsConfig
 from transporter.control.options.evaluation import WAYS, Way, Witness, play
 from transporter.control.options.eyes import Eyes, Frozen, Learning, transporter
@@ -22,6 +22,7 @@ from transporter.control.options.study import Study
 from transporter.control.options.training import Exploration, Step
 from transporter.control.rollout import Arena
 from transporter.control.stored import fingerprint
+from transporter.errors import InputError
 from transporter.models.detector import Detector
 from transporter.runs import Checkpoint, Json, Run
 from transporter.training.distributed import all_of, anyone, check_same, from_first, place
@@ -117,6 +118,17 @@ def options_file(run: Run) -> Path:
     return run.path / "options.safetensors"
 
 
+def finished(experiment: Experiment, run: Run, schedule: Schedule) -> bool:
+    """Whether the last row tells what was seen in the end, and the options of then are kept."""
+    rows, due = run.metrics(), schedule.steps(experiment.frames).total
+    if not rows or rows[-1]["step"] != due or "returns" not in rows[-1]:
+        return False
+    try:
+        return bool(stored.read_agent(options_file(run), KIND, "cpu").head["card"]["frames"] == rows[-1]["frames"])
+    except (InputError, LookupError, TypeError):
+        return False
+
+
 def learn(
     experiment: Experiment,
     run: Run,
@@ -138,7 +150,7 @@ def learn(
         check_same(made.count, run.path)
         if writes:
             run.rewind(made.count)
-        if not _measured(experiment, made, run, due, notices):  # a look that was stopped before is made up for
+        if _owes(made, run, due) and not _look(experiment, made, run, notices):  # it was stopped before
             return False
         since, since_count, episodes = time.perf_counter(), made.count, []
         for step, finished in made.steps(due.total):
@@ -155,7 +167,7 @@ def learn(
                 row["frames_per_second"] = round((step - since_count) * experiment.frames / took)
                 run.log(row)  # before the checkpoint: a row too many is forgotten on resume, one too few stays away
                 notices.row(row)
-            owes = evaluates and not _measured(experiment, made, run, due, notices, stop=stop)
+            owes = evaluates and _owes(made, run, due) and (stop or not _look(experiment, made, run, notices))
             if logs:
                 since, since_count, episodes = time.perf_counter(), step, []
             if saves or owes:
@@ -172,23 +184,24 @@ def learn(
     return True
 
 
-def _measured(
-    experiment: Experiment, made: Exploring, run: Run, due: Schedule, notices: Notices, *, stop: bool = False
-) -> bool:
-    """Evaluate if that is due at this step and the row of it does not tell yet. False: asked to stop before the end."""
+def _owes(made: Exploring, run: Run, due: Schedule) -> bool:
+    """Whether a look is due at this step, and the row of it does not tell what was seen; all learners ask the first."""
     looks = made.count == due.total or made.count % due.evaluate == 0
     rows = run.metrics() if looks and place().rank == 0 else []
-    owed = rows != [] and rows[-1]["step"] == made.count and "returns" not in rows[-1]
-    if not from_first(owed):
-        return True
-    stopped = stop
-    if place().rank == 0 and not stop:
+    return from_first(rows != [] and rows[-1]["step"] == made.count and "returns" not in rows[-1])
+
+
+def _look(experiment: Experiment, made: Exploring, run: Run, notices: Notices) -> bool:
+    """The first learner evaluates, and the newest row tells of it; the others wait. False: stopped before the end."""
+    stopped = False
+    if place().rank == 0:
+        rows = run.metrics()
         first = not any("actions" in row.get("returns", {}) for row in rows)
         found = evaluate(experiment, made, first=first, stopping=notices.stopping)
-        stopped = found is None
         if found is not None:
             run.amend(rows[-1] | found)
             notices.row(rows[-1] | found)
+        stopped = found is None
     return not anyone(stopped, made.study.device)
 
 
