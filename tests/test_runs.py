@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,8 +8,8 @@ import pytest
 import torch
 
 from transporter.errors import InputError
-from transporter.files import replacing
-from transporter.runs import Checkpoint, GoneError, Run
+from transporter.files import replacing, write_text
+from transporter.runs import Checkpoint, GoneError, Json, Run
 
 
 def checkpoint(step: int) -> Checkpoint:
@@ -151,6 +152,16 @@ def test_what_would_be_refused_is_known_without_making_anything(run: Run, tmp_pa
     assert not (tmp_path / "none").exists()
 
 
+def test_a_run_of_another_kind_is_called_that_also_where_its_settings_say_nothing_to_us(run: Run) -> None:
+    def today(settings: Json) -> Json:
+        raise InputError("there is no 'model'")
+
+    with pytest.raises(InputError, match="holds a run of another kind: name another folder"):
+        Run.create(run.path, {"model": {}}, today)
+    with pytest.raises(InputError, match="holds a run that does not fit: there is no 'model'"):
+        Run.create(run.path, {"config": {}}, today)
+
+
 def test_folders_that_hold_something_else_are_refused(tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("mine")
     with pytest.raises(InputError, match="holds no run"):
@@ -194,9 +205,23 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["file.txt"]
 
 
+def test_what_a_link_leads_to_is_replaced_and_what_is_no_file_is_not(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "file.txt").write_text("old")
+    link, pipe = tmp_path / "link.txt", tmp_path / "pipe"
+    link.symlink_to(tmp_path / "far" / "file.txt")
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert (tmp_path / "far" / "file.txt").read_text() == "new"
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match="pipe is not a file that could be written anew"):
+        write_text(pipe, "new")
+
+
 def test_a_run_folder_that_is_taken_away_is_said_to_be_gone(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", {})
     run.save(Checkpoint(1, {"a": torch.zeros(1)}, {}))
+    (run.path / "checkpoints" / "step-of-someone").mkdir()
     assert run.saved_step() == 1
     (tmp_path / "run").rename(tmp_path / "elsewhere")
     for write in (lambda: run.log({"step": 2}), lambda: run.save(Checkpoint(2, {"a": torch.zeros(1)}, {}))):

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,13 +36,22 @@ def make_folder(path: Path) -> None:
         sync(path.parent)
 
 
+def replaceable(path: Path) -> Path:
+    """Where a file of this name is to be, which may be elsewhere; refused where there is something else."""
+    path = path.resolve() if path.is_symlink() else path
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: name a file")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is not a file that could be written anew")
+    return path
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside `path`: takes its place when the block ends well, disappears when it does not."""
-    if path.is_dir():
-        raise InputError(f"{path} is a folder, not a file to write")
+    path = replaceable(path)
     make_folder(path.parent)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
+    temporary = temporary_beside(path)
     try:
         yield temporary
         temporary.chmod(READABLE)
@@ -50,6 +60,11 @@ def replacing(path: Path) -> Iterator[Path]:
         sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def temporary_beside(path: Path) -> Path:
+    """Where a file is written before it takes its place."""
+    return path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
 
 
 def is_temporary(name: str) -> bool:
@@ -75,6 +90,23 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def is_number(value: Any) -> bool:
+    """One to reckon with: not NaN, not infinite, and no whole number that is too large for a float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+@contextmanager
+def made_of(path: Path) -> Iterator[None]:
+    """What cannot be made of a file's content is bad input: we have not written it so."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        what = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"{path} is damaged: {what}") from error
 
 
 def sealed(record: dict[str, Any]) -> dict[str, Any]:

@@ -75,7 +75,8 @@ class Run:
         try:
             found = today(run.settings)
         except InputError as error:
-            raise InputError(f"{path} holds a run that does not fit: {error}") from None
+            kind = _of_another_kind(run.settings, settings)
+            raise InputError(f"{path} {kind or f'holds a run that does not fit: {error}'}") from None
         there, here = (json.loads(json.dumps(part)) for part in (found, settings))
         if there != here:
             raise InputError(f"{path} {_difference(there, here)}")
@@ -125,17 +126,17 @@ class Run:
     # Metrics
 
     def log(self, row: Json) -> None:
-        with self._still_there(), (self.path / "metrics.jsonl").open("a", encoding="utf-8") as handle:
+        with self._still_there(), self.metrics_file.open("a", encoding="utf-8") as handle:
             handle.write(json.dumps(row) + "\n")
 
     def amend(self, row: Json) -> None:
         """The last row anew: more has become known of its step."""
         with self._still_there():
-            (self.path / "metrics.jsonl").stat()  # rather than made anew, in a folder made anew
+            self.metrics_file.stat()  # rather than made anew, in a folder made anew
             self._rewrite([*self.metrics()[:-1], row])
 
     def _rewrite(self, rows: Sequence[Json]) -> None:
-        write_text(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        write_text(self.metrics_file, "".join(json.dumps(row) + "\n" for row in rows))
 
     @contextmanager
     def _still_there(self) -> Iterator[None]:
@@ -147,9 +148,13 @@ class Run:
                 raise
             raise GoneError(f"the run folder {self.path} was taken away: nothing was saved since") from None
 
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / "metrics.jsonl"
+
     def metrics(self) -> list[Json]:
         """All complete rows; a last line cut short by a crash is left out, and so is, with a word, a damaged one."""
-        path = self.path / "metrics.jsonl"
+        path = self.metrics_file
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
         rows = []
         for number, line in enumerate(lines, 1):
@@ -184,8 +189,8 @@ class Run:
         if not folder.is_dir():
             folder.mkdir()  # without those above it: a run folder that was taken away must not come back as half of one
             sync(self.path)
-        if (self.path / "metrics.jsonl").exists():
-            sync(self.path / "metrics.jsonl")  # no checkpoint outlives a loss of power that its rows do not
+        if self.metrics_file.exists():
+            sync(self.metrics_file)  # no checkpoint outlives a loss of power that its rows do not
         _write_checkpoint(written, checkpoint)
         others = sorted(other for other in folder.glob("step-*") if other != written)
         kept = [] if best else [other for other in others if other not in self._damaged][-1:]
@@ -195,7 +200,8 @@ class Run:
 
     def saved_step(self) -> int:
         """Of the newest checkpoint by its name, whole or not; 0 where there is none."""
-        return max((int(path.name.split("-")[1]) for path in self.path.glob("checkpoints/step-*")), default=0)
+        names = (path.name.removeprefix("step-") for path in self.path.glob("checkpoints/step-*"))
+        return max((int(name) for name in names if name.isdecimal()), default=0)
 
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint that is whole; damaged ones are passed over and named in `warnings`."""
@@ -315,10 +321,15 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
+def _of_another_kind(old: Json, new: Json) -> str | None:
+    different = old.keys() - new.keys() and new.keys() - old.keys()
+    return "holds a run of another kind: name another folder" if different else None
+
+
 def _difference(old: Json, new: Json) -> str:
     """What a folder holds that was not asked for: a run of another kind, or the first few settings that differ."""
-    if old.keys() - new.keys() and new.keys() - old.keys():
-        return "holds a run of another kind: name another folder"
+    if kind := _of_another_kind(old, new):
+        return kind
     flat_old, flat_new = dict(_flatten(old)), dict(_flatten(new))
     names = sorted(
         (name for name in flat_old | flat_new if flat_old.get(name) != flat_new.get(name)),

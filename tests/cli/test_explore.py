@@ -1,6 +1,7 @@
 """transporter explore from beginning to end, with a break in between, what it refuses, and options in use elsewhere."""
 
 import json
+import re
 import runpy
 import shutil
 import sys
@@ -69,6 +70,21 @@ def test_it_stops_when_asked_and_goes_on_for_longer(stopped, forked, tmp_path: P
     assert (tmp_path / "run" / "options.mp4").stat().st_mtime_ns == clip
     assert len(Run.open(tmp_path / "run").metrics()) == len(rows)
     assert result.read_text() == told  # who measured it, and when
+    # A last row that is lost is made anew, with a look at what was learnt, and so are all of them.
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    lines = metrics.read_text().splitlines(keepends=True)
+    for left in (lines[:-1], []):
+        metrics.write_text("".join(left))
+        ended = forked(*command, "--frames", str(frames), cwd=tmp_path)
+        assert ended.code == 0, ended.err
+        last = Run.open(tmp_path / "run").metrics()[-1]
+        assert (last["frames"], last["updates"]) == (frames, rows[-1]["updates"])
+        assert last["returns"]["options"] == rows[-1]["returns"]["options"]
+        assert json.loads(result.read_text())["figures"]["frames"] == frames
+    metrics.write_text(metrics.read_text().replace('"avatar"', '"avatas"'))
+    damaged = forked(*command, "--frames", str(frames), cwd=tmp_path)
+    assert (damaged.code, damaged.err) == (2, "transporter: run/metrics.jsonl is damaged: there is no 'avatar'\n")
+    metrics.write_text("".join(lines))
     fewer = forked(*command, "--frames", "100", cwd=tmp_path)
     assert (fewer.code, fewer.err) == (
         2,
@@ -150,6 +166,16 @@ def test_the_figure_of_the_paper(forked, results_page, tmp_path: Path) -> None:
     }.items():
         ended = forked(*gather, game, cwd=tmp_path)
         assert (ended.code, ended.err) == (2, f"transporter: {line}\n")
+
+
+def test_an_exploration_in_which_nothing_was_learnt_says_so(forked, tmp_path: Path) -> None:
+    command = ["explore", "sprites_control", *SMALL[2:], "--video", "0", "--frames", "200", "--out"]
+    ended = forked(*command, "wild", "--learning.rate", "1e30", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert re.search("9[0-9]% of the updates were left out", ended.err), ended.err
+    ended = forked(*command, "none", "--acting.warm-up", "60", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert "nothing was learnt: there was no update" in ended.err
 
 
 def test_options_are_actions_for_stable_baselines(explored: Path, monkeypatch, capsys) -> None:

@@ -61,6 +61,29 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
     assert again["scores"] == scores[0]
     assert "evaluation seconds" not in again["figures"]  # nobody played: how long it took is not known
 
+    result = tmp_path / "run" / "keyqn.json"
+    result.write_text(result.read_text().replace('"ms_pacman mean"', '"ms_pacman meen"'))
+    agent = tmp_path / "run" / "agents" / "ms_pacman-seed1.safetensors"
+    whole_agent = agent.read_bytes()
+    agent.write_bytes(whole_agent[:-100])
+    ended = transporter(*command, "--out", "run", cwd=tmp_path)
+    assert ended.code == 2
+    assert "ms_pacman-seed1.safetensors" in ended.err
+    assert "delete it, and the same command makes it anew" in ended.err
+    agent.unlink()
+    assert transporter(*command, "--out", "run", cwd=tmp_path).code == 0
+    assert agent.read_bytes() == whole_agent
+    assert json.loads(result.read_text())["scores"] == scores[0]
+
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    metrics.write_text(metrics.read_text().replace('"episodes"', '"epis0des"', 1))
+    result.unlink()
+    ended = transporter(*command, "--out", "run", cwd=tmp_path)
+    assert (ended.code, ended.err.splitlines()[-1]) == (
+        2,
+        "transporter: run/metrics.jsonl is damaged: there is no 'episodes'",
+    )
+
 
 @pytest.mark.parametrize(
     ("command", "line"),
@@ -72,6 +95,10 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
         ("keyqn pong --model breakout=pong", "breakout is not among the games"),
         ("keyqn tetris --observation objects", "tetris has no ground truth to play from"),
         ("keyqn pong --json /", "/ is a folder: name a file"),
+        ("keyqn pong --json /dev/null", "/dev/null is not a file that could be written anew"),
+        ("keyqn pong --json run.json", "run.json: a run folder has a file of that name for itself: name another"),
+        (f"keyqn pong --json {'x' * 250}.json", "cannot be written: File name too long"),
+        ("keyqn pong --seeds 65", "--seeds can be at most 64"),
         ("keyqn pong --learning.trace 2", "trace lies between 0 and 1"),
         ("keyqn pong --network.ground 81", "at most 80 by 80 parts of the ground, not 81"),
         ("keyqn pong --network.ground -1", "speeds and ground at least 0"),
@@ -238,6 +265,8 @@ def result(name: str, mean: object = 1.0, **protocol: object) -> dict[str, Any]:
         (result("points", mean=float("nan")), "points.json is not a result of agents"),
         (result("points", mean=10**400), "points.json is not a result of agents"),
         (result("points", mean=True), "points.json is not a result of agents"),
+        (result("points") | {"scores": {"pong": [[1.0], {}]}}, "points.json is not a result of agents"),
+        (result("points") | {"also": None}, "points.json is not a result of agents"),
         ([], "points.json is not a result of agents"),
     ],
 )

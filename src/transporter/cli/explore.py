@@ -198,17 +198,19 @@ def note(row: "Json") -> str:
 
 def conclude(experiment: "Experiment", run: "Run", device: str) -> None:
     """exploration.json, and the table."""
-    from transporter.cli.console import table
+    from transporter.cli.console import table, warn
     from transporter.control.options.evaluation import WAYS
-    from transporter.control.options.experiment import curves, figures
+    from transporter.control.options.experiment import curves, doubts, figures
+    from transporter.files import made_of
     from transporter.results import Result
 
     rows = run.metrics()
-    found = figures(rows)
-    details = {
-        "curves": {way: [list(point) for point in points] for way, points in curves(rows).items()},
-        "rows": [{n: v for n, v in row.items() if n != "returns"} for row in rows],
-    }
+    with made_of(run.metrics_file):
+        found, doubted = figures(rows), doubts(rows)
+        details = {
+            "curves": {way: [list(point) for point in points] for way, points in curves(rows).items()},
+            "rows": [{n: v for n, v in row.items() if n != "returns"} for row in rows],
+        }
     if not tells(result_file(run.path), {"figures": found, **details}):  # else it says who measured it, and where
         Result(
             name=f"exploration {experiment.game}",
@@ -225,6 +227,8 @@ def conclude(experiment: "Experiment", run: "Run", device: str) -> None:
     ]
     extra = [f"{name}: {found[name]:g}" for name in ("avatar", "rooms, most", "frames per second") if name in found]
     table(f"{experiment.game}, returns ({', '.join(extra)})", ["way to play", "mean ± std", "95th percentile"], lines)
+    for doubt in doubted:
+        warn(doubt)
 
 
 def tells(path: Path, what: "Json") -> bool:

@@ -1,6 +1,5 @@
 """What a user gives: kinds of options, and checks that refuse a bad one before any work is done."""
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,11 +9,14 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import tyro
 
 from transporter.errors import InputError
+from transporter.files import replaceable, temporary_beside
 
 if TYPE_CHECKING:
     from transporter.models.detector import Detector
 
 MOST = 2**31 - 1
+MOST_SEEDS = 64  # each has its weights and its state in memory
+OWN_FILES = ("run.json", "metrics.jsonl", "lock")  # of a run folder, which nobody else may write
 T = TypeVar("T")
 # An option that may stay unset; its help says "by default …", which is better than "(default: None)".
 Maybe = Annotated[T | None, tyro.conf.arg(help_behavior_hint="")]
@@ -33,6 +35,12 @@ def above_zero(**values: float | None) -> None:
     for name, value in values.items():
         if value is not None and not 0 < value < 1e9:
             raise InputError(f"{_flag(name)} must be above 0, not {value}")
+
+
+def check_seeds(seeds: int) -> None:
+    at_least(1, seeds=seeds)
+    if seeds > MOST_SEEDS:
+        raise InputError(f"--seeds can be at most {MOST_SEEDS}: they learn side by side, in one process")
 
 
 def _flag(name: str) -> str:
@@ -70,12 +78,17 @@ def no_empty_folders(path: Path) -> Iterator[None]:
 @contextmanager
 def room_for(path: Path) -> Iterator[Path]:
     """A place for a file, made now: long work whose result could not be written is refused before it begins."""
-    if path.is_dir():
-        raise InputError(f"{path} is a folder: name a file")
-    with no_empty_folders(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(path.parent, os.W_OK | os.X_OK):
-            raise InputError(f"{path.parent} cannot be written to")
+    place = replaceable(path)
+    if place.name in OWN_FILES:
+        raise InputError(f"{path}: a run folder has a file of that name for itself: name another")
+    with no_empty_folders(place.parent):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        tried = temporary_beside(place)
+        try:
+            tried.touch()
+            tried.unlink()
+        except OSError as error:  # no right to, or too long a name
+            raise InputError(f"{place} cannot be written: {error.strerror}") from None
         yield path
 
 

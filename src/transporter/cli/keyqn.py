@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from transporter.cli.given import Maybe, at_least, device_named, room_for, warn_of_another
+from transporter.cli.given import Maybe, at_least, check_seeds, device_named, room_for, warn_of_another
 from transporter.cli.train import claimed_run, leave_a_core
 from transporter.control.keyqn.config import PRESETS, KeyQNConfig, Preset
 from transporter.errors import InputError
@@ -74,7 +74,8 @@ def keyqn(
         compile: torch.compile the memory's arithmetic.
         settings: What decides an agent.
     """
-    at_least(1, seeds=seeds, log_every=log_every)
+    check_seeds(seeds)
+    at_least(1, log_every=log_every)
     at_least(0, first_seed=first_seed, checkpoint_every=checkpoint_every, video=video)
     device = device_named(device)
     from transporter.control.keyqn.experiment import LOOKS, Experiment
@@ -112,6 +113,7 @@ def carry_out(
         run = Run.open(path)
         if not learnt(experiment, run):
             learn_with_bar(experiment, run, hardware, log_every, checkpoint_every)
+            result_file(path).unlink(missing_ok=True)  # of agents that were there before
         result = evaluate_with_bar(experiment, run, hardware)
         show(experiment, result)
         for doubt in doubts(experiment, run.metrics()):
@@ -210,6 +212,7 @@ def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware"
     from transporter.cli.console import bar
     from transporter.control.keyqn import experiment as of
     from transporter.control.keyqn.measure import measure, scores_file
+    from transporter.files import made_of
     from transporter.results import Result
 
     path = result_file(run.path)
@@ -224,15 +227,17 @@ def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware"
                 raise type(stop)(f"interrupted: the agents are saved in {run.path}, {again}") from None
         took = {} if begun else {"evaluation seconds": round(time.perf_counter() - since, 1)}  # of all, or of none
         rows, agents = run.metrics(), len(experiment.agents)
-        learning = {
-            "curves": of.curves(rows, agents),
-            "stretches": of.stretches(rows, agents, experiment.config.protocol.interactions),
-        }
+        with made_of(run.metrics_file):
+            learnt_in = round(of.seconds(rows), 1)
+            learning = {
+                "curves": of.curves(rows, agents),
+                "stretches": of.stretches(rows, agents, experiment.config.protocol.interactions),
+            }
         Result(
             name=f"keyqn {experiment.kind}",
             figures={
                 **of.figures(scores, experiment.seeds),
-                "training seconds": round(of.seconds(rows), 1),
+                "training seconds": learnt_in,
                 **took,
             },
             config={
@@ -251,12 +256,13 @@ def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware"
 
 def result_of(experiment: "Experiment", path: Path) -> "Json | None":
     """What was measured; None where nothing was yet, or the file is damaged: it is made again from the scores."""
-    from transporter.files import parse_json
+    from transporter.files import is_number, parse_json
 
     try:
         found = parse_json(path.read_bytes())
-        known = all(f"{name} seed {seed}" in found["figures"] for name, seed in experiment.agents)
-        return found if known else None
+        whats = ("mean", "std", *(f"seed {seed}" for seed in experiment.seeds))
+        shown = [found["figures"][f"{name} {what}"] for name in experiment.games for what in whats]
+        return found if all(map(is_number, shown)) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -295,17 +301,17 @@ def picture(experiment: "Experiment", run: "Run", result: "Json", video: int, de
 def draw_curves(experiment: "Experiment", run: "Run") -> None:
     from transporter.control.keyqn.experiment import curves
     from transporter.control.keyqn.scores import published
+    from transporter.files import made_of, replacing
     from transporter.report.learning import learning_figure
 
-    lines = curves(run.metrics(), len(experiment.agents))
+    with made_of(run.metrics_file):
+        lines = curves(run.metrics(), len(experiment.agents))
     if not any(lines) or (run.path / "curves.png").exists():
         return
     seeds = len(experiment.seeds)
     games = {name: lines[i * seeds : (i + 1) * seeds] for i, name in enumerate(experiment.games)}
     names = ("random", "KeyQN (paper)")
     marks = {g: {n: score for n in names if (score := published(n, g)) is not None} for g in games}
-    from transporter.files import replacing
-
     with replacing(run.path / "curves.png") as temporary:
         learning_figure(games, marks).savefig(temporary, dpi=110)
 

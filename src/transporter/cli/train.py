@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import tyro
 
 from transporter.cli.collect import Source, collect_with_bar, label_of, name_of
-from transporter.cli.given import Maybe, above_zero, at_least, device_named, no_empty_folders
+from transporter.cli.given import Maybe, above_zero, at_least, check_seeds, device_named, no_empty_folders
 from transporter.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from transporter.runs import Json, Run
     from transporter.training.config import TrainConfig
     from transporter.training.learner import Hardware
-
-MOST_SEEDS = 64  # side by side: each has its weights and its state in memory
 
 
 def train(
@@ -87,9 +85,7 @@ def train(
     at_least(1, keypoints=keypoints, size=size, steps=steps, batch=batch, pairs=pairs)
     at_least(1, log_every=log_every, validate_every=validate_every, checkpoint_every=checkpoint_every)
     at_least(0, sigma_steps=sigma_steps, seed=seed)
-    at_least(1, seeds=seeds)
-    if seeds > MOST_SEEDS:
-        raise InputError(f"--seeds can be at most {MOST_SEEDS}: they are trained side by side, in one process")
+    check_seeds(seeds)
     above_zero(learning_rate=learning_rate, sigma=sigma, sigma_start=sigma_start)
     name, label = name_of(source), label_of(source)
     from transporter.cli.console import bold, say

@@ -101,7 +101,7 @@ def test_a_look_that_is_stopped_is_made_up_for(step: int, tmp_path: Path) -> Non
         newest = run.metrics()[-1:]
         return [row["step"] for row in newest if "returns" not in row] == [step]
 
-    for _ in range(2):  # the second time before anything else
+    for _ in range(2):  # the second time before anything else; it is saved before it is looked at
         assert not learn(experiment, run, cpu, due, Notices(stopping=looking))
         saved = run.latest()
         assert saved is not None

@@ -9,10 +9,11 @@ import tyro
 
 from transporter.cli.explore import carry_out, check_frames, experiment_of, result_file
 from transporter.cli.given import Maybe, at_least, device_named, folder_named, room_for
-from transporter.cli.reproduce.gathered import is_number, result_at, sources
+from transporter.cli.reproduce.gathered import result_at, sources
 from transporter.cli.reproduce.publish import docs_named, into_docs
 from transporter.control.options.config import OptionsConfig
 from transporter.errors import InputError
+from transporter.files import is_number
 
 if TYPE_CHECKING:
     from transporter.runs import Json

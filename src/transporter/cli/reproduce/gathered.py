@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transporter.errors import InputError
+from transporter.files import is_number, made_of, parse_json
 
 if TYPE_CHECKING:
     from transporter.runs import Json
@@ -21,7 +22,9 @@ def gathered(out: Path, observations: list[str], games: list[str], more: list[st
         name, _, file = given.partition("=")
         if name not in results or not file:
             raise InputError(f"--more {given}: say OBSERVATION=FILE, of {', '.join(observations)}")
-        results[name] = joined(results[name], measured(Path(file), name), Path(file), games)
+        others = measured(Path(file), name)
+        with made_of(Path(file)):
+            results[name] = joined(results[name], others, Path(file), games)
     for name, result in results.items():
         if missing := [game for game in games if game not in result["scores"]]:
             raise InputError(f"{out / name}.json has no scores of {', '.join(missing)}")
@@ -37,14 +40,13 @@ def measured(path: Path, name: str) -> "Json":
             if not all(is_number(found["figures"][f"{game} {what}"]) for what in ("mean", "std")):
                 raise ValueError
             played(found, game)
+        list(found.get("also", []))
 
     return result_at(path, f"keyqn {name}", "agents", check)
 
 
 def result_at(path: Path, name: str, of: str, check: "Callable[[Json], None]") -> "Json":
     """The result of that name; `check` takes out what will be needed, and fails where it is not what it must be."""
-    from transporter.files import parse_json
-
     try:
         found = parse_json(path.read_bytes())
         check(found)
@@ -121,14 +123,10 @@ def _seeds(result: "Json", game: str, path: Path) -> list[int]:
     return seeds
 
 
-def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -1e300 < value < 1e300
-
-
 def played(result: "Json", game: str) -> str:
     """How many agents, and how many episodes of each; ValueError where scores are no numbers."""
     agents = result["scores"][game]
-    if not agents[0] or not all(is_number(score) for episodes in agents for score in episodes):
+    if not all(isinstance(episodes, list) and episodes and all(map(is_number, episodes)) for episodes in agents):
         raise ValueError
     return f"{len(agents)} × {len(agents[0])}"
 

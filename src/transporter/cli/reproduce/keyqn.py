@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import tyro
 
-from transporter.cli.given import Maybe, at_least, device_named, folder_named, room_for
+from transporter.cli.given import Maybe, at_least, check_seeds, device_named, folder_named, room_for
 from transporter.cli.keyqn import Observation, carry_out, check_games, detectors_for, result_file, titled
-from transporter.cli.reproduce.gathered import gathered, is_number, played, sources
+from transporter.cli.reproduce.gathered import gathered, played, sources
 from transporter.cli.reproduce.publish import docs_named, into_docs
 from transporter.control.keyqn.config import KeyQNConfig, Preset
 from transporter.errors import InputError
+from transporter.files import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,8 +35,7 @@ class Options:
     model: Maybe[list[str]] = None
     """GAME=MODEL, for games without a shipped model or with another."""
     out: Maybe[Path] = None
-    """Folder for the results: a JSON file for each observation, summary.json and table.md; by default results/keyqn,
-    and results/keyqn/light with that preset."""
+    """Folder for results: JSON, summary.json, table.md; by default results/keyqn, with light results/keyqn/light."""
     runs: Path = Path("runs/keyqn")
     """Folder for the run folders; what is there already is not made again."""
     gather: bool = False
@@ -62,7 +62,7 @@ def keyqn(
     settings: Annotated[KeyQNConfig, tyro.conf.arg(name="")] = KeyQNConfig(),  # noqa: B008
 ) -> None:
     """Scores after 100,000 interactions, game by game, beside the paper's and others'. Run again to go on."""
-    at_least(1, seeds=given.seeds)
+    check_seeds(given.seeds)
     at_least(0, video=given.video, checkpoint_every=given.checkpoint_every)
     apart = [] if given.preset == "full" else [given.preset]
     device, out = device_named(given.device), folder_named(given.out or Path("results/keyqn", *apart))

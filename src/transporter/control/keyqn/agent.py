@@ -22,6 +22,8 @@ from transporter.errors import InputError
 from transporter.frames import one_frame
 from transporter.models.detector import Detector
 
+KIND = "keyqn"  # of agent, as files say
+
 
 class KeyQN:
     """What one agent has learnt. Call it with frame after frame; `reset` before an episode."""
@@ -130,11 +132,11 @@ class KeyQN:
             "shape": {"actions": self.actions, "heads": self.heads, "slots": self.slots, "depth": self.depth},
             "card": self.card,
         }
-        write_agent(Path(path), "keyqn", head, {"weights": self.weights}, self.detector)
+        write_agent(Path(path), KIND, head, {"weights": self.weights}, self.detector)
 
     @classmethod
     def load(cls, path: str | Path, device: str | None = None) -> Self:
-        head, tensors, detector = read_agent(Path(path), "keyqn", device)
+        head, tensors, detector = read_agent(Path(path), KIND, device)
         try:
             return cls(
                 KeyQNConfig.from_json(head["config"]), head["kind"], tensors["weights"],

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from transporter.control import stored
-from transporter.control.keyqn.agent import KeyQN
+from transporter.control.doubts import left_out
+from transporter.control.keyqn.agent import KIND, KeyQN
 from transporter.control.keyqn.config import KeyQNConfig
 from transporter.control.keyqn.games import game
 from transporter.control.keyqn.in_loop import own_copies
@@ -25,7 +26,6 @@ from transporter.training.learner import Hardware
 LOOKS: tuple[Kind, ...] = ("keypoints", "points", "features")  # kinds that need a detector
 FRAME = 80  # side of the frames of agents without a detector
 TENTHS = 10  # of a training, of which games are told
-SOME = 0.01  # a share of updates that is worth a word
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,16 @@ def agent_file(run: Run, name: str, seed: int) -> Path:
 
 
 def learnt(experiment: Experiment, run: Run) -> bool:
-    """Whether the training is over."""
-    return all(agent_file(run, *agent).exists() for agent in experiment.agents)
+    """Whether the training is over; InputError where an agent has been damaged since."""
+    files = [agent_file(run, *agent) for agent in experiment.agents]
+    if not all(file.exists() for file in files):
+        return False
+    for file in files:
+        try:
+            stored.read_agent(file, KIND, "cpu")
+        except InputError as error:
+            raise InputError(f"{error}; delete it, and the same command makes it anew") from None
+    return True
 
 
 def figures(scores: dict[str, list[list[float]]], seeds: Sequence[int]) -> dict[str, float]:
@@ -233,11 +241,11 @@ def doubts(experiment: Experiment, rows: Sequence[Json]) -> list[str]:
     if not config.all_updates:
         made, first = config.protocol.interactions, config.warm_up
         return [f"nothing was learnt: the first update comes after {first} interactions, and there were {made}"]
-    left_out = rows[-1].get("left_out", []) if rows else []
+    bad = rows[-1].get("left_out", []) if rows else []
     return [
-        f"{name}, seed {seed}: {share:.0%} of the updates were left out, as they were no finite numbers"
-        for (name, seed), count in zip(experiment.agents, left_out, strict=False)
-        if (share := count / config.all_updates) > SOME
+        f"{name}, seed {seed}: {doubt}"
+        for (name, seed), count in zip(experiment.agents, bad, strict=False)
+        if (doubt := left_out(config.all_updates, count))
     ]
 
 

@@ -19,10 +19,9 @@ class NetworkConfig:
     """Units of the layer after them (Mnih et al. 2015)."""
     memory: int = 256
     """Units of the LSTM (the paper)."""
+    # Without it the quickest way down is a fall, to death or not. Any end of an episode counts as a life lost.
     caution: float = 0.1
-    """Options leave out actions that are likelier to cost the life than the safest one, by more than this. 0, as in the
-    paper: none is left out, and the quickest way down is a fall, to death or not. Any end of an episode counts as a
-    life lost."""
+    """Options leave out actions likelier to cost the life than the safest by more than this; 0 (the paper): none."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.caution <= 1:
@@ -50,8 +49,7 @@ class LearningConfig:
     watkins: bool = False
     """Cut traces where the next action was not greedy. What is greedy for one Q is not for 4K - 1 others: few stay."""
     jump: float = 0.2
-    """A keypoint that goes farther in a step, in [-1, 1] units, has changed its object, or this was put elsewhere: no
-    reward. Avatars go 0.14 at most (benchmarks/leaps.py)."""
+    """What goes farther in a step of [-1, 1] was put elsewhere: no reward (avatars go 0.14: benchmarks/leaps.py)."""
     foresight: float = 0.99
     """With caution, γ of what is known of lost lives: Seaquest tells of one some 23 steps after it was lost."""
     rate: float = 2e-4

@@ -14,6 +14,7 @@ from jaxtyping import Int64
 
 from transporter import envs
 from transporter.control import stored
+from transporter.control.doubts import left_out
 from transporter.control.options.agent import KIND, OptionsAgent
 from transporter.control.options.config import OptionsConfig
 from transporter.control.options.evaluation import WAYS, Way, Witness, play
@@ -150,33 +151,31 @@ def learn(
         check_same(made.count, run.path)
         if writes:
             run.rewind(made.count)
+            if made.count and [row["step"] for row in run.metrics()[-1:]] != [made.count]:  # it was damaged
+                _log(experiment, made, run, notices)
         if _owes(made, run, due) and not _look(experiment, made, run, notices):  # it was stopped before
             return False
         since, since_count, episodes = time.perf_counter(), made.count, []
         for step, finished in made.steps(due.total):
             episodes += [f.score for f in finished]
-            stop, last = anyone(notices.stopping(), made.study.device), step == due.total
-            evaluates = last or step % due.evaluate == 0
-            saves = stop or last or step % due.checkpoint == 0
-            logs = saves or evaluates or step % due.log == 0
+            stop = anyone(notices.stopping(), made.study.device)
+            looks = _looks(step, due)
+            saves = stop or looks or step % due.checkpoint == 0
+            logs = saves or step % due.log == 0
             if logs:
                 episodes = all_of(episodes)
-            if logs and writes:
-                row = {"step": step, "frames": step * experiment.frames, **_row(made, episodes)}
-                took = time.perf_counter() - since
-                row["frames_per_second"] = round((step - since_count) * experiment.frames / took)
-                run.log(row)  # before the checkpoint: a row too many is forgotten on resume, one too few stays away
-                notices.row(row)
-            owes = evaluates and _owes(made, run, due) and (stop or not _look(experiment, made, run, notices))
-            if logs:
-                since, since_count, episodes = time.perf_counter(), step, []
-            if saves or owes:
+            if logs and writes:  # before the checkpoint: a row too many is forgotten on resume
+                rate = (step - since_count) * experiment.frames / (time.perf_counter() - since)
+                _log(experiment, made, run, notices, episodes, frames_per_second=round(rate))
+            if saves:
                 made.begin_anew()
                 checkpoint = made.checkpoint()  # all ask: what was not finite ends all of them
                 if writes:
                     run.save(checkpoint)
-            if owes or (stop and not last):
+            if stop or (looks and not _look(experiment, made, run, notices)):
                 return False
+            if logs:
+                since, since_count, episodes = time.perf_counter(), step, []
         if writes and (experiment.detector is not None or isinstance(made.study.eyes, Learning)):
             _agent(experiment, made).save(options_file(run))
     finally:
@@ -184,11 +183,14 @@ def learn(
     return True
 
 
+def _looks(step: int, due: Schedule) -> bool:
+    return step == due.total or step % due.evaluate == 0
+
+
 def _owes(made: Exploring, run: Run, due: Schedule) -> bool:
-    """Whether a look is due at this step, and the row of it does not tell what was seen; all learners ask the first."""
-    looks = made.count == due.total or made.count % due.evaluate == 0
-    rows = run.metrics() if looks and place().rank == 0 else []
-    return from_first(rows != [] and rows[-1]["step"] == made.count and "returns" not in rows[-1])
+    """Whether a look was due at this step, and the row of it does not tell what was seen: the first learner knows."""
+    looks = made.count > 0 and _looks(made.count, due)
+    return from_first(looks and place().rank == 0 and "returns" not in run.metrics()[-1])
 
 
 def _look(experiment: Experiment, made: Exploring, run: Run, notices: Notices) -> bool:
@@ -205,12 +207,21 @@ def _look(experiment: Experiment, made: Exploring, run: Run, notices: Notices) -
     return not anyone(stopped, made.study.device)
 
 
-def _row(made: Exploring, scores: list[float]) -> Json:
-    """Nothing that cannot be said yet: a mean of no episodes is None."""
+def _log(
+    experiment: Experiment,
+    made: Exploring,
+    run: Run,
+    notices: Notices,
+    episodes: Sequence[float] = (),
+    **more: float,
+) -> None:
+    """A row of metrics.jsonl; nothing in it that cannot be said: a mean of no episodes is None."""
     learner, eyes, change = made.study.learner, made.study.eyes, made.study.drift()
-    return {
-        "episodes": len(scores),
-        "return": round(float(np.mean(scores)), 3) if scores else None,
+    row: Json = {
+        "step": made.count,
+        "frames": made.count * experiment.frames,
+        "episodes": len(episodes),
+        "return": round(float(np.mean(episodes)), 3) if episodes else None,
         "loss": round(float(learner.loss), 6),
         "gaps": [round(gap, 4) for gap in learner.gaps.tolist()],
         "jumps": [round(share, 4) for share in learner.jumps.tolist()],
@@ -221,7 +232,10 @@ def _row(made: Exploring, scores: list[float]) -> Json:
         "eyes_loss": round(float(eyes.loss), 5) if isinstance(eyes, Learning) else None,
         "eyes_moved": round(change.moved, 4),
         "eyes_swapped": round(change.swapped, 4),
+        **more,
     }
+    run.log(row)
+    notices.row(row)
 
 
 def evaluate(
@@ -303,11 +317,18 @@ def figures(rows: Sequence[Json]) -> dict[str, float]:
             for way, shares in row.get("taken", {}).items():
                 if pressed := [share for name, share in shares.items() if FIRE in name]:
                     flat[f"{way} button"] = round(sum(pressed), 4)
-    speeds = [row["frames_per_second"] for row in rows]
-    if speeds:
+    if speeds := [row["frames_per_second"] for row in rows if "frames_per_second" in row]:
         flat["frames per second"] = float(np.median(speeds))
         flat["eyes swapped, last"] = rows[-1]["eyes_swapped"]
     return flat
+
+
+def doubts(rows: Sequence[Json]) -> list[str]:
+    """What one should know before believing that these options were learnt."""
+    if not rows or not rows[-1]["updates"]:
+        return ["nothing was learnt: there was no update"]
+    doubt = left_out(rows[-1]["updates"], rows[-1]["left_out"])
+    return [doubt] if doubt else []
 
 
 def settings(experiment: Experiment) -> dict[str, Any]:

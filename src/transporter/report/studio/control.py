@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from transporter.report.studio.inside import figures_in, file_in, is_number, json_in, part, signature
+from transporter.files import is_number
+from transporter.report.studio.inside import figures_in, file_in, json_in, part, signature
 from transporter.report.studio.series import Curve, Row, as_curves, read_rows, thinned
 
 AGENTS, OPTIONS, KEYPOINTS = "agents", "options", "keypoints"  # the kinds of runs

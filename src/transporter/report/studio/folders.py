@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from transporter.errors import InputError
-from transporter.files import parse_json
+from transporter.files import is_number, parse_json
 from transporter.report.studio import control
 from transporter.report.studio.answers import not_found
-from transporter.report.studio.inside import ODD, file_in, is_number, json_in, part, signature
+from transporter.report.studio.inside import ODD, file_in, json_in, part, signature
 from transporter.report.studio.series import sampled
 from transporter.runs import CHOSEN, Run
 from transporter.tracking.results import Evaluation

@@ -1,6 +1,5 @@
 """Files of a run folder, and none outside it; what cannot be read is as good as absent."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +44,6 @@ def signature(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def is_number(value: Any) -> bool:
-    """One to reckon with: not NaN, not infinite, and no whole number that is too large for a float."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def part(data: dict[str, Any], name: str) -> dict[str, Any]:

@@ -5,9 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from transporter.files import parse_json
+from transporter.files import is_number, parse_json
 from transporter.report.studio.answers import Refused
-from transporter.report.studio.inside import is_number
 
 MOST_POINTS = 2_000  # of a curve that is sent: more than a screen is wide
 SMALL, TAIL = 32 * 1024, 6 * 1024  # bytes: a larger file is sampled for the list, and its end is read
