@@ -97,7 +97,7 @@ def test_learn_stop_go_on_evaluate(transporter, stopped, tmp_path: Path) -> None
         ("keyqn pong --json /", "/ is a folder: name a file"),
         ("keyqn pong --json /dev/null", "/dev/null is not a file that could be written anew"),
         ("keyqn pong --json run.json", "run.json: a run folder has a file of that name for itself: name another"),
-        (f"keyqn pong --json {'x' * 250}.json", "cannot be written: File name too long"),
+        (f"keyqn pong --json {'x' * 250}.json", "cannot be written (File name too long)"),
         ("keyqn pong --seeds 65", "--seeds can be at most 64"),
         ("keyqn pong --learning.trace 2", "trace lies between 0 and 1"),
         ("keyqn pong --network.ground 81", "at most 80 by 80 parts of the ground, not 81"),

@@ -88,7 +88,7 @@ def room_for(path: Path) -> Iterator[Path]:
             tried.touch()
             tried.unlink()
         except OSError as error:  # no right to, or too long a name
-            raise InputError(f"{place} cannot be written: {error.strerror}") from None
+            raise InputError(f"{place}: cannot be written ({error.strerror})") from None
         yield path
 
 
