@@ -26,6 +26,7 @@ import torch
 import tyro
 from plain import PlainTransporter
 
+from transporter.checkpoints import Checkpoint
 from transporter.cli import leave
 from transporter.cli.given import device_named
 from transporter.data.pairs import PairSet
@@ -33,7 +34,6 @@ from transporter.errors import InputError
 from transporter.models.blocks import PAPER, TINY, Shape
 from transporter.models.factory import ModelConfig, build
 from transporter.results import Result
-from transporter.runs import Checkpoint
 from transporter.training.batches import ResidentPairs, Sampler
 from transporter.training.config import TrainConfig
 from transporter.training.learner import Hardware, Learner

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from transporter.checkpoints import Checkpoint
 from transporter.errors import InputError
 from transporter.files import replacing, write_text
-from transporter.runs import Checkpoint, GoneError, Json, Run
+from transporter.runs import GoneError, Json, Run
 
 
 def checkpoint(step: int) -> Checkpoint:

@@ -74,6 +74,6 @@ def test_a_full_disk_is_named_with_the_file(tmp_path: Path, monkeypatch) -> None
 
 def test_a_folder_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
-    with pytest.raises(InputError, match="is a folder, not a file"):
+    with pytest.raises(InputError, match="is a folder: name a file"):
         write_tensors(tmp_path / "model", TENSORS, HEAD)
     assert list((tmp_path / "model").iterdir()) == []

@@ -7,43 +7,21 @@ best/               likewise, the one with the lowest validation loss
 """
 
 import fcntl
-import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
-import safetensors
-from torch import Tensor
-
+from transporter.checkpoints import Checkpoint, DamagedError, remove
 from transporter.errors import InputError
-from transporter.files import READABLE, is_temporary, make_folder, parse_json, sealed, sweep, sync, unsealed, write_text
-from transporter.tensors import load_file, save_file
+from transporter.files import is_temporary, make_folder, parse_json, sealed, sweep, sync, unsealed, write_text
 
 FORMAT = 1
-TENSORS, STATE = "tensors.safetensors", "state.json"
-CHOSEN = "chosen.json"  # beside several seeds that were trained together: names the run to take
 Json = dict[str, Any]
-
-
-class Checkpoint(NamedTuple):
-    """All of a run at one step: tensors by name, and everything else as JSON."""
-
-    step: int
-    tensors: dict[str, Tensor]
-    state: Json
-
-    def part(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors under a prefix, without it."""
-        return {name.removeprefix(prefix): t for name, t in self.tensors.items() if name.startswith(prefix)}
-
-
-class DamagedError(Exception):
-    """A checkpoint on disk is not what was written."""
+CHOSEN = "chosen.json"  # beside several seeds that were trained together: names the run to take
 
 
 class NoRunError(InputError):
@@ -175,7 +153,7 @@ class Run:
         self._rewrite([row for row in self.metrics() if row["step"] <= step])
         for best in (self.path / "best").glob("step-*"):
             if int(best.name.split("-")[1]) > step:
-                _remove(best)
+                remove(best)
 
     # Checkpoints
 
@@ -191,12 +169,12 @@ class Run:
             sync(self.path)
         if self.metrics_file.exists():
             sync(self.metrics_file)  # no checkpoint outlives a loss of power that its rows do not
-        _write_checkpoint(written, checkpoint)
+        checkpoint.save(written)
         others = sorted(other for other in folder.glob("step-*") if other != written)
         kept = [] if best else [other for other in others if other not in self._damaged][-1:]
         for old in others:
             if old not in kept:
-                _remove(old)
+                remove(old)
 
     def saved_step(self) -> int:
         """Of the newest checkpoint by its name, whole or not; 0 where there is none."""
@@ -220,7 +198,7 @@ class Run:
             candidate = left[-1]
             seen.add(candidate)
             try:
-                return read_checkpoint(candidate)
+                return Checkpoint.load(candidate)
             except DamagedError as error:
                 if candidate.exists():  # or a newer one took its place while it was read: look again
                     self._damaged.add(candidate)
@@ -253,31 +231,6 @@ def _row(line: str) -> Json:
     return row
 
 
-def _write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-    before = folder.with_name(f"{folder.name}-before")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
-        save_file(tensors, temporary / TENSORS)
-        (temporary / TENSORS).chmod(READABLE)
-        (temporary / STATE).write_text(json.dumps({"step": checkpoint.step, **checkpoint.state}))
-        sums = {name: _sha256(temporary / name) for name in (TENSORS, STATE)}
-        (temporary / "manifest.json").write_text(json.dumps({"format": FORMAT, "sha256": sums}))
-        for name in (*sums, "manifest.json"):
-            sync(temporary / name)
-        sync(temporary)
-        _remove(before)
-        if folder.exists():  # saved again at the same step: the old one stays within reach until the new one is
-            folder.rename(before)
-        temporary.rename(folder)
-        sync(folder.parent)
-        _remove(before)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
 def chosen(folder: Path) -> Path:
     """Of a folder with several seeds the one that training chose; any other folder is meant itself."""
     path = folder / CHOSEN
@@ -290,35 +243,6 @@ def chosen(folder: Path) -> Path:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} does not say which run is meant: {error}") from None
     return folder / name
-
-
-def _remove(folder: Path) -> None:
-    """At once, for those who look: half of a checkpoint is never seen under its name."""
-    if folder.exists():
-        aside = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-        shutil.rmtree(aside, ignore_errors=True)
-        folder.rename(aside)
-        shutil.rmtree(aside)
-
-
-def read_checkpoint(folder: Path) -> Checkpoint:
-    """A checkpoint whose every byte is what was written, or DamagedError."""
-    try:
-        manifest = parse_json((folder / "manifest.json").read_bytes())
-        if manifest["format"] > FORMAT:
-            raise DamagedError("written by a newer version of transporter")
-        for name in (TENSORS, STATE):
-            if _sha256(folder / name) != manifest["sha256"][name]:
-                raise DamagedError(f"{name} has changed since it was written")
-        state = parse_json((folder / STATE).read_bytes())
-        return Checkpoint(state.pop("step"), load_file(folder / TENSORS).tensors, state)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, safetensors.SafetensorError) as error:
-        raise DamagedError(str(error)) from error
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _of_another_kind(old: Json, new: Json) -> str | None:

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from transporter import cli
+from transporter.checkpoints import Checkpoint
 from transporter.errors import InputError
-from transporter.runs import Checkpoint, Run
+from transporter.runs import Run
 from transporter.training.distributed import process_group
 
 STEPS = ["--preset", "tiny", "--steps", "8", "--batch", "8", "--norm", "instance", "--sigma-steps", "2", "--log-every",

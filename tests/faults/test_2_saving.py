@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 import torch
 
+from transporter.checkpoints import Checkpoint
 from transporter.data.manifest import CollectSettings
 from transporter.data.pairs import CHUNK, PairSet
 from transporter.files import is_temporary, write_text
-from transporter.runs import Checkpoint, Run
+from transporter.runs import Run
 from transporter.tensors import read_tensors, write_tensors
 
 # Of Python's audit events; fsync is none, and counted by hand.

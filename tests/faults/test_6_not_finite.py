@@ -10,8 +10,9 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from transporter.checkpoints import Checkpoint
 from transporter.data.pairs import PairSet
-from transporter.runs import Checkpoint, Run
+from transporter.runs import Run
 from transporter.training.batches import ResidentPairs, Sampler
 from transporter.training.config import preset
 from transporter.training.learner import Hardware, Learner

@@ -200,7 +200,7 @@ def conclude(experiment: "Experiment", run: "Run", device: str) -> None:
     """exploration.json, and the table."""
     from transporter.cli.console import table, warn
     from transporter.control.options.evaluation import WAYS
-    from transporter.control.options.experiment import curves, doubts, figures
+    from transporter.control.options.outcome import curves, doubts, figures
     from transporter.files import made_of
     from transporter.results import Result
 
@@ -257,7 +257,7 @@ def picture(experiment: "Experiment", run: "Run", video: int) -> None:
 
 def draw_curves(experiment: "Experiment", run: "Run") -> None:
     from transporter.control.options.evaluation import TITLES
-    from transporter.control.options.experiment import curves
+    from transporter.control.options.outcome import curves
     from transporter.files import replacing
     from transporter.report.exploration import exploration_figure
 

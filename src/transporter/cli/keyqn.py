@@ -79,6 +79,7 @@ def keyqn(
     at_least(0, first_seed=first_seed, checkpoint_every=checkpoint_every, video=video)
     device = device_named(device)
     from transporter.control.keyqn.experiment import LOOKS, Experiment
+    from transporter.control.keyqn.outcome import result_file
     from transporter.training.learner import Hardware
 
     check_games(game, observation)
@@ -106,7 +107,8 @@ def carry_out(
 ) -> "Json":
     """Everything that is not done yet: learn, evaluate, show, draw."""
     from transporter.cli.console import warn
-    from transporter.control.keyqn.experiment import doubts, learnt, of_today, settings
+    from transporter.control.keyqn.experiment import learnt, of_today, settings
+    from transporter.control.keyqn.outcome import doubts, result_file
     from transporter.runs import Run
 
     with claimed_run(path, settings(experiment), of_today):
@@ -203,68 +205,24 @@ def titled(observation: str, preset: Preset) -> str:
     return observation if preset == "full" else f"{observation}-{preset}"
 
 
-def result_file(path: Path) -> Path:
-    return path / "keyqn.json"
-
-
 def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware") -> "Json":
     """The scores of the trained agents; measured once for a run."""
     from transporter.cli.console import bar
-    from transporter.control.keyqn import experiment as of
     from transporter.control.keyqn.measure import measure, scores_file
-    from transporter.files import made_of
-    from transporter.results import Result
+    from transporter.control.keyqn.outcome import tell, told
 
-    path = result_file(run.path)
-    if (found := result_of(experiment, path)) is None:
-        total = experiment.config.protocol.episodes * len(experiment.agents)
-        begun, since = any(scores_file(run, name).exists() for name in experiment.games), time.perf_counter()
-        with bar(f"evaluate {' '.join(experiment.games)}", total, "episodes") as shown:
-            try:
-                scores = measure(experiment, run, hardware, shown.at)
-            except KeyboardInterrupt as stop:
-                again = "run the same command again to evaluate them"
-                raise type(stop)(f"interrupted: the agents are saved in {run.path}, {again}") from None
-        took = {} if begun else {"evaluation seconds": round(time.perf_counter() - since, 1)}  # of all, or of none
-        rows, agents = run.metrics(), len(experiment.agents)
-        with made_of(run.metrics_file):
-            learnt_in = round(of.seconds(rows), 1)
-            learning = {
-                "curves": of.curves(rows, agents),
-                "stretches": of.stretches(rows, agents, experiment.config.protocol.interactions),
-            }
-        Result(
-            name=f"keyqn {experiment.kind}",
-            figures={
-                **of.figures(scores, experiment.seeds),
-                "training seconds": learnt_in,
-                **took,
-            },
-            config={
-                **experiment.config.to_json(),
-                "observation": experiment.kind,
-                "detectors learnt from": of.learnt_from(experiment),
-            },
-            seeds={"agents": list(experiment.seeds)},
-            details={"scores": scores, **learning},
-            device=str(hardware.resolve()),
-        ).write(path)
-        found = result_of(experiment, path)
-        assert found is not None
-    return found
-
-
-def result_of(experiment: "Experiment", path: Path) -> "Json | None":
-    """What was measured; None where nothing was yet, or the file is damaged: it is made again from the scores."""
-    from transporter.files import is_number, parse_json
-
-    try:
-        found = parse_json(path.read_bytes())
-        whats = ("mean", "std", *(f"seed {seed}" for seed in experiment.seeds))
-        shown = [found["figures"][f"{name} {what}"] for name in experiment.games for what in whats]
-        return found if all(map(is_number, shown)) else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    if (found := told(experiment, run)) is not None:
+        return found
+    total = experiment.config.protocol.episodes * len(experiment.agents)
+    begun, since = any(scores_file(run, name).exists() for name in experiment.games), time.perf_counter()
+    with bar(f"evaluate {' '.join(experiment.games)}", total, "episodes") as shown:
+        try:
+            scores = measure(experiment, run, hardware, shown.at)
+        except KeyboardInterrupt as stop:
+            again = "run the same command again to evaluate them"
+            raise type(stop)(f"interrupted: the agents are saved in {run.path}, {again}") from None
+    took = None if begun else time.perf_counter() - since  # of all, or of none
+    return tell(experiment, run, scores, str(hardware.resolve()), took)
 
 
 def show(experiment: "Experiment", result: "Json") -> None:
@@ -299,7 +257,7 @@ def picture(experiment: "Experiment", run: "Run", result: "Json", video: int, de
 
 
 def draw_curves(experiment: "Experiment", run: "Run") -> None:
-    from transporter.control.keyqn.experiment import curves
+    from transporter.control.keyqn.outcome import curves
     from transporter.control.keyqn.scores import published
     from transporter.files import made_of, replacing
     from transporter.report.learning import learning_figure

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import ray
 import torch
 
+from transporter.checkpoints import Checkpoint
 from transporter.cluster.processes import Watch
 from transporter.cluster.worker import Chunk, Published, Role, Worker
 from transporter.control.options.experiment import Experiment
@@ -25,7 +26,6 @@ from transporter.control.options.study import Study
 from transporter.control.options.training import Step
 from transporter.control.rollout import Finished
 from transporter.errors import InputError
-from transporter.runs import Checkpoint
 from transporter.training.distributed import everyone, place
 from transporter.training.learner import Hardware
 

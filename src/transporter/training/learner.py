@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
+from transporter.checkpoints import Checkpoint
 from transporter.models.branches import one_by_one
 from transporter.models.devices import Precision, is_half
 from transporter.models.factory import build
@@ -15,7 +16,6 @@ from transporter.models.fused import MISSING
 from transporter.models.kernels import ASIDE, kernels_ahead
 from transporter.models.pixels import TURNS
 from transporter.models.transporter import Output
-from transporter.runs import Checkpoint
 from transporter.training.config import TrainConfig
 from transporter.training.distributed import SharedStep, begin_alike, place
 

@@ -12,19 +12,9 @@ import torch
 import transporter
 from transporter.control.keyqn.agent import KeyQN
 from transporter.control.keyqn.config import KeyQNConfig, LearningConfig, NetworkConfig, ProtocolConfig
-from transporter.control.keyqn.experiment import (
-    Experiment,
-    agent_file,
-    curves,
-    figures,
-    learn,
-    learnt,
-    of_today,
-    seconds,
-    settings,
-    stretches,
-)
+from transporter.control.keyqn.experiment import Experiment, agent_file, learn, learnt, of_today, settings
 from transporter.control.keyqn.measure import at_once, keep, kept, measure, scores_file
+from transporter.control.keyqn.outcome import curves, figures, seconds, stretches
 from transporter.control.keyqn.video import watch
 from transporter.control.stored import read_agent, write_agent
 from transporter.envs.atari import AtariEnv

@@ -18,13 +18,12 @@ from transporter.control.options.experiment import (
     Experiment,
     Notices,
     Schedule,
-    curves,
-    figures,
     learn,
     of_today,
     options_file,
     settings,
 )
+from transporter.control.options.outcome import curves, figures
 from transporter.runs import Run
 from transporter.training.learner import Hardware
 

@@ -20,10 +20,11 @@ import numpy as np
 import pytest
 import torch
 
+from transporter.checkpoints import Checkpoint
 from transporter.envs import make
 from transporter.models.factory import build
 from transporter.models.zoo import from_run
-from transporter.runs import Checkpoint, Run
+from transporter.runs import Run
 from transporter.tracking.evaluate import evaluate
 from transporter.training.config import preset
 

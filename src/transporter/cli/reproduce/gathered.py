@@ -68,7 +68,7 @@ def sources(results: "dict[str, Json]") -> "Json":
 
 def joined(result: "Json", more: "Json", path: Path, games: list[str]) -> "Json":
     """The same with more agents of some of these games, or of others, which learnt as its own did."""
-    from transporter.control.keyqn.experiment import figures
+    from transporter.control.keyqn.outcome import figures
 
     others = [game for game in games if game in more["scores"]]
     if not others:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import tyro
 
 from transporter.cli.given import Maybe, at_least, check_seeds, device_named, folder_named, room_for
-from transporter.cli.keyqn import Observation, carry_out, check_games, detectors_for, result_file, titled
+from transporter.cli.keyqn import Observation, carry_out, check_games, detectors_for, titled
 from transporter.cli.reproduce.gathered import gathered, played, sources
 from transporter.cli.reproduce.publish import docs_named, into_docs
 from transporter.control.keyqn.config import KeyQNConfig, Preset
@@ -81,6 +81,7 @@ def keyqn(
         raise InputError("--more is for a table from files: say --gather, too")
     from transporter.control.keyqn.experiment import LOOKS, Experiment, of_today
     from transporter.control.keyqn.experiment import settings as settings_of
+    from transporter.control.keyqn.outcome import result_file
     from transporter.files import write_text
     from transporter.runs import Run
     from transporter.training.learner import Hardware
@@ -112,9 +113,9 @@ def keyqn(
 def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: Path) -> "Json":
     """What no agent at all scores in the same games."""
     from transporter.control.keyqn.evaluation import play_at_random
-    from transporter.control.keyqn.experiment import figures
     from transporter.control.keyqn.games import UNSEEN, game
     from transporter.control.keyqn.measure import PLAYERS
+    from transporter.control.keyqn.outcome import figures
     from transporter.control.rollout import Arena
     from transporter.files import parse_json
     from transporter.results import Result

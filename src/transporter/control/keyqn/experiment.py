@@ -1,21 +1,18 @@
-"""A whole experiment in one run folder: learn, save as it goes, keep the agents, say what came of it."""
+"""A whole experiment in one run folder: learn, save as it goes, keep the agents."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from transporter.control import stored
-from transporter.control.doubts import left_out
 from transporter.control.keyqn.agent import KIND, KeyQN
 from transporter.control.keyqn.config import KeyQNConfig
 from transporter.control.keyqn.games import game
 from transporter.control.keyqn.in_loop import own_copies
 from transporter.control.keyqn.observe import Kind, Observer, observer
-from transporter.control.keyqn.scores import human_normalised
+from transporter.control.keyqn.outcome import tenth
 from transporter.control.keyqn.training import Game, Training
 from transporter.envs import atari
 from transporter.errors import InputError
@@ -25,7 +22,6 @@ from transporter.training.learner import Hardware
 
 LOOKS: tuple[Kind, ...] = ("keypoints", "points", "features")  # kinds that need a detector
 FRAME = 80  # side of the frames of agents without a detector
-TENTHS = 10  # of a training, of which games are told
 
 
 @dataclass(frozen=True)
@@ -178,82 +174,6 @@ def learnt(experiment: Experiment, run: Run) -> bool:
         except InputError as error:
             raise InputError(f"{error}; delete it, and the same command makes it anew") from None
     return True
-
-
-def figures(scores: dict[str, list[list[float]]], seeds: Sequence[int]) -> dict[str, float]:
-    """Mean over seeds of each game's mean score, spread over seeds, and human-normalised."""
-    flat: dict[str, float] = {}
-    for name, agents in scores.items():
-        means = np.array([np.mean(episodes) for episodes in agents])
-        flat[f"{name} mean"] = round(float(means.mean()), 2)
-        flat[f"{name} std"] = round(float(means.std(ddof=1)) if len(means) > 1 else 0.0, 2)
-        for seed, mean in zip(seeds, means, strict=True):
-            flat[f"{name} seed {seed}"] = round(float(mean), 2)
-        if (share := human_normalised(name, float(means.mean()))) is not None:
-            flat[f"{name} human-normalised"] = round(share, 4)
-    return flat
-
-
-def curves(rows: Sequence[Json], agents: int, window: int = 20) -> list[list[tuple[int, float]]]:
-    """Learning curves from metrics.jsonl: for each agent (step, mean score of its last episodes)."""
-    lines: list[list[tuple[int, float]]] = [[] for _ in range(agents)]
-    recent: list[list[float]] = [[] for _ in range(agents)]
-    for row in rows:
-        for agent, score, _ in row["episodes"]:
-            recent[int(agent)].append(score)
-        for line, scores in zip(lines, recent, strict=True):
-            if scores:
-                line.append((row["step"], float(np.mean(scores[-window:]))))
-    return lines
-
-
-def tenth(step: int, total: int) -> int:
-    """In which tenth of a training of so many interactions one is, from 0."""
-    return min(TENTHS * (step - 1) // total, TENTHS - 1)
-
-
-def stretches(rows: Sequence[Json], agents: int, total: int) -> list[list[Json]]:
-    """For each agent, of the games that were over in each tenth of the training: how many, mean and best score."""
-    scores: list[list[list[float]]] = [[[] for _ in range(TENTHS)] for _ in range(agents)]
-    for row in rows:
-        for agent, score, _ in row["episodes"]:
-            scores[int(agent)][tenth(row["step"], total)].append(score)
-    return [
-        [{"games": len(own), "mean": round(float(np.mean(own)), 2), "best": max(own)} if own else {} for own in tenths]
-        for tenths in scores
-    ]
-
-
-def learnt_from(experiment: Experiment) -> dict[str, str]:
-    """What the detectors saw before the interactions that are counted, and whether they learnt from those, too."""
-    also = ", then the agent's own frames" if experiment.in_loop else ""
-    told = {}
-    for name, detector in experiment.detectors.items():
-        learnt = detector.card.get("environment", name)
-        other = "" if learnt == name else f"{learnt}: "
-        told[name] = f"{other}{detector.card.get('data', 'its card does not say')}{also}"
-    return told
-
-
-def doubts(experiment: Experiment, rows: Sequence[Json]) -> list[str]:
-    """What one should know before believing that these agents have learnt."""
-    config = experiment.config
-    if not config.all_updates:
-        made, first = config.protocol.interactions, config.warm_up
-        return [f"nothing was learnt: the first update comes after {first} interactions, and there were {made}"]
-    bad = rows[-1].get("left_out", []) if rows else []
-    return [
-        f"{name}, seed {seed}: {doubt}"
-        for (name, seed), count in zip(experiment.agents, bad, strict=False)
-        if (doubt := left_out(config.all_updates, count))
-    ]
-
-
-def seconds(rows: Sequence[Json]) -> float:
-    """How long the training took, pauses left out."""
-    steps = [0, *(row["step"] for row in rows)]
-    rates = [row["steps_per_second"] for row in rows]
-    return sum((b - a) / rate for a, b, rate in zip(steps, steps[1:], rates, strict=False) if rate)
 
 
 def settings(experiment: Experiment) -> dict[str, Any]:

@@ -11,13 +11,14 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
+from transporter.checkpoints import Checkpoint
 from transporter.control.keyqn.config import EyesConfig
 from transporter.control.keyqn.observe import Grounded, Keypoints
 from transporter.control.replay import SequenceReplay
 from transporter.errors import InputError
 from transporter.models.detector import Detector
 from transporter.models.devices import room
-from transporter.runs import Checkpoint, Json
+from transporter.runs import Json
 from transporter.training.batches import there
 from transporter.training.config import TrainConfig
 from transporter.training.learner import Hardware, Learner

@@ -23,6 +23,7 @@ from transporter.control.keyqn.experiment import FRAME, Experiment, agent_file
 from transporter.control.keyqn.games import game
 from transporter.control.keyqn.network import QNetwork
 from transporter.control.keyqn.observe import observer
+from transporter.control.keyqn.outcome import Scores
 from transporter.control.rollout import Arena
 from transporter.files import parse_json, sealed, unsealed, write_text
 from transporter.runs import Run
@@ -30,7 +31,6 @@ from transporter.training.learner import Hardware
 from transporter.workers import advance, cores, side_by_side
 
 PLAYERS = 25  # of an agent, at once: whoever is through with an episode begins the next
-Scores = dict[str, list[list[float]]]  # game → seed → episodes
 
 
 class EvaluationError(RuntimeError):

@@ -16,6 +16,7 @@ from gymnasium.vector import VectorEnv
 from jaxtyping import Float32, Int64
 from torch import Tensor
 
+from transporter.checkpoints import Checkpoint
 from transporter.control.gpu import prepare
 from transporter.control.keyqn.actor import Actor
 from transporter.control.keyqn.config import KeyQNConfig
@@ -27,7 +28,6 @@ from transporter.control.lstm import compiled, one_step
 from transporter.control.replay import Memory, SequenceReplay
 from transporter.control.rollout import Arena, Finished
 from transporter.errors import InputError
-from transporter.runs import Checkpoint
 from transporter.training.batches import there
 from transporter.training.learner import Hardware
 

@@ -13,11 +13,11 @@ from gymnasium.vector import VectorEnv
 from jaxtyping import Int64
 
 from transporter import envs
+from transporter.checkpoints import Checkpoint
 from transporter.control import stored
-from transporter.control.doubts import left_out
 from transporter.control.options.agent import KIND, OptionsAgent
 from transporter.control.options.config import OptionsConfig
-from transporter.control.options.evaluation import WAYS, Way, Witness, play
+from transporter.control.options.evaluation import WAYS, Witness, play
 from transporter.control.options.eyes import Eyes, Frozen, Learning, transporter
 from transporter.control.options.study import Study
 from transporter.control.options.training import Exploration, Step
@@ -25,13 +25,11 @@ from transporter.control.rollout import Arena
 from transporter.control.stored import fingerprint
 from transporter.errors import InputError
 from transporter.models.detector import Detector
-from transporter.runs import Checkpoint, Json, Run
+from transporter.runs import Json, Run
 from transporter.training.distributed import all_of, anyone, check_same, from_first, place
 from transporter.training.learner import Hardware
 
 ATARI_REPEAT = 4  # frames of the console for each step
-PERCENTILES = (5, 25, 50, 75, 95, 100)
-FIRE = "FIRE"  # in the names of actions with the button, which shoots or jumps
 
 
 @dataclass(frozen=True)
@@ -276,59 +274,6 @@ def _agent(experiment: Experiment, made: Exploring) -> OptionsAgent:
     assert detector is not None
     card = {"environment": experiment.game, "seed": experiment.seed, "frames": made.count * experiment.frames}
     return OptionsAgent(experiment.config, made.study.network, detector, card)
-
-
-class Point(NamedTuple):
-    """Returns of one way to play, after so many frames."""
-
-    frames: int
-    returns: list[float]
-
-
-def curves(rows: Sequence[Json]) -> dict[Way, list[Point]]:
-    """From metrics.jsonl; random actions are the same throughout."""
-    measured = [row for row in rows if "returns" in row]
-    lines: dict[Way, list[Point]] = {way: [] for way in WAYS}
-    for row in measured:
-        for way in WAYS:
-            returns = row["returns"].get(way) or (lines[way][-1].returns if lines[way] else None)
-            if returns:
-                lines[way].append(Point(row["frames"], returns))
-    return lines
-
-
-def figures(rows: Sequence[Json]) -> dict[str, float]:
-    """The last of each curve: mean, spread and percentiles; avatar, rooms, speed."""
-    flat: dict[str, float] = {}
-    for way, points in curves(rows).items():
-        if points:
-            last = np.array(points[-1].returns)
-            flat[f"{way} mean"] = round(float(last.mean()), 3)
-            flat[f"{way} std"] = round(float(last.std()), 3)
-            flat |= {f"{way} p{p}": round(float(np.percentile(last, p)), 3) for p in PERCENTILES}
-    measured = [row for row in rows if "returns" in row]
-    if measured:
-        last_row = measured[-1]
-        flat |= {n: float(last_row[n]) for n in ("avatar", "rooms", "frames") if last_row[n] is not None}
-        if (most := [row["rooms"] for row in measured if row["rooms"]]) != []:
-            flat["rooms, most"] = float(max(most))
-        for row in measured:  # the newest that is known: random actions are measured once
-            flat |= {f"{way} rooms": float(rooms) for way, rooms in row.get("rooms_by_way", {}).items()}
-            for way, shares in row.get("taken", {}).items():
-                if pressed := [share for name, share in shares.items() if FIRE in name]:
-                    flat[f"{way} button"] = round(sum(pressed), 4)
-    if speeds := [row["frames_per_second"] for row in rows if "frames_per_second" in row]:
-        flat["frames per second"] = float(np.median(speeds))
-        flat["eyes swapped, last"] = rows[-1]["eyes_swapped"]
-    return flat
-
-
-def doubts(rows: Sequence[Json]) -> list[str]:
-    """What one should know before believing that these options were learnt."""
-    if not rows or not rows[-1]["updates"]:
-        return ["nothing was learnt: there was no update"]
-    doubt = left_out(rows[-1]["updates"], rows[-1]["left_out"])
-    return [doubt] if doubt else []
 
 
 def settings(experiment: Experiment) -> dict[str, Any]:

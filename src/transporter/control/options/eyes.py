@@ -13,11 +13,11 @@ from jaxtyping import Float, Int64, UInt8
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
+from transporter.checkpoints import Checkpoint
 from transporter.control.options.config import EyesConfig
 from transporter.frames import resize_tensor
 from transporter.models.detector import Detector
 from transporter.models.pixels import Pixels
-from transporter.runs import Checkpoint
 from transporter.training.config import Preset, TrainConfig
 from transporter.training.distributed import average
 from transporter.training.learner import Hardware, Learner

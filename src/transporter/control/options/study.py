@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
+from transporter.checkpoints import Checkpoint
 from transporter.control.gpu import prepare
 from transporter.control.options.config import OptionsConfig
 from transporter.control.options.eyes import Drift, Eyes, Learning, drift
@@ -19,7 +20,6 @@ from transporter.control.options.network import OptionsNet
 from transporter.control.replay import SequenceReplay
 from transporter.errors import InputError
 from transporter.models.devices import room
-from transporter.runs import Checkpoint
 from transporter.training.batches import there
 from transporter.training.distributed import begin_alike, place
 from transporter.training.learner import Hardware

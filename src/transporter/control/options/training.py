@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from transporter.checkpoints import Checkpoint
 from transporter.control.options.config import OptionsConfig
 from transporter.control.options.eyes import Eyes
 from transporter.control.options.players import MakeGames, Players
 from transporter.control.options.study import Study
 from transporter.control.rollout import Finished
-from transporter.runs import Checkpoint
 from transporter.training.distributed import place
 from transporter.training.learner import Hardware
 
