@@ -14,6 +14,8 @@ import av
 import numpy as np
 import pytest
 
+from transporter.envs import make
+
 ALONE = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80", "NO_COLOR": "1"}
 STEPS = 150
 # Small enough for seconds, and with everything in it: heatmaps that shrink, rows, validations, checkpoints.
@@ -183,6 +185,22 @@ def dots(tmp_path_factory: pytest.TempPathFactory) -> Path:
             image[(y - 20) ** 2 + (x - 10 - i % 70) ** 2 < 36] = (250, 60, 60)
             image[(y - 45) ** 2 + (x - 85 + i % 70) ** 2 < 36] = (60, 250, 60)
             container.mux(stream.encode(av.VideoFrame.from_ndarray(image, "rgb24")))
+        container.mux(stream.encode())
+    return path
+
+
+@pytest.fixture(scope="session")
+def panning(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clip of 64×64, 100 frames, of shapes in front of a busy ground that the camera goes over."""
+    path = tmp_path_factory.mktemp("clips") / "panning.mp4"
+    env = make("sprites_panning", 64)
+    image, _ = env.reset(seed=0)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=15, options={"crf": "12"})
+        stream.width, stream.height, stream.pix_fmt = 64, 64, "yuv420p"
+        for _ in range(100):
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(image, "rgb24")))
+            image = env.step(0)[0]
         container.mux(stream.encode())
     return path
 

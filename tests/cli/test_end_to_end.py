@@ -8,6 +8,7 @@ from pathlib import Path
 import av
 import numpy as np
 
+from transporter.data.pairs import PairSet
 from transporter.report.tables import read_tracks
 from transporter.runs import Run
 
@@ -83,6 +84,24 @@ def test_train_on_a_video_and_track_it(forked, dots, tmp_path: Path) -> None:
     reported = forked("report", "runs/dots-tiny-seed0", "--out", "page/index.html", cwd=tmp_path)
     assert reported.code == 0, reported.err
     assert "Keypoints found in video" in (tmp_path / "page" / "index.html").read_text()
+
+
+def test_train_on_a_video_of_a_moving_camera(forked, panning, tmp_path: Path) -> None:
+    small = ["--keypoints", "4", "--pairs", "48", "--size", "32", "--steps", "4", "--batch", "8", "--device", "cpu"]
+    ended = forked("train", panning, *small, "--moving-camera", cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert "transporter track clip.mp4 --model runs/panning-tiny-steadied-seed0" in ended.err
+    assert forked("collect", panning, "--pairs", "48", "--size", "32", "--sampler", "offset", cwd=tmp_path).code == 0
+    steadied, plain = (
+        np.abs(np.diff(PairSet.open(tmp_path / "data" / name).load_all().astype(int), axis=1)).mean()
+        for name in ("panning-32px-48-seed0-steadied", "panning")
+    )
+    assert steadied < plain / 3
+    refused = forked("train", panning, "--data", "data/panning", "--moving-camera", cwd=tmp_path)
+    assert (refused.code, refused.err.splitlines()[-1]) == (
+        2,
+        "transporter: data/panning is of a camera that stands still: --moving-camera is for `transporter collect`",
+    )
 
 
 def test_a_data_set_is_named_after_its_videos(forked, dots, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ def collect(
     diverse: bool = True,
     envs: int = 64,
     rate: float = 15.0,
+    moving_camera: bool = False,
     seed: int = 0,
     device: str = "auto",
 ) -> None:
@@ -44,6 +45,7 @@ def collect(
         diverse: Once full, let unusual pairs overwrite usual ones (Appendix B); else the first that come stay.
         envs: Copies of the environment that play at once.
         rate: Frames taken from each second of a video.
+        moving_camera: Undo what the camera did between the two frames of a pair, so that only things are left to move.
         seed: Decides every random choice.
         device: Where nearest neighbours are sought: auto (the GPU where there is one), cpu, cuda or cuda:N.
     """
@@ -65,6 +67,7 @@ def collect(
         budget=2 * pairs * length if budget is None else budget,
         envs=envs,
         rate=rate,
+        moving_camera=moving_camera,
         seed=seed,
     )
     path = out or Path("data") / label_of(source)

@@ -40,6 +40,7 @@ def train(
     sigma_start: Maybe[float] = None,
     sigma_steps: Maybe[int] = None,
     pairs: Maybe[int] = None,
+    moving_camera: bool = False,
     log_every: Maybe[int] = None,
     validate_every: Maybe[int] = None,
     checkpoint_every: Maybe[int] = None,
@@ -72,6 +73,8 @@ def train(
         sigma_start: Width of the heatmaps at the start; by default the preset's.
         sigma_steps: Steps over which they shrink; by default the preset's.
         pairs: How many pairs to collect where no data set is given; by default what suits the preset.
+        moving_camera: The camera moves: collect pairs in which what it did is undone, so that only things are left to
+            move. Keypoints are then found in frames as they are.
         log_every: Steps between rows of metrics.jsonl; by default the preset's.
         validate_every: Steps between validations, of which the best is kept; by default the preset's.
         checkpoint_every: Steps between checkpoints, to go on from after a crash; by default the preset's.
@@ -103,11 +106,12 @@ def train(
         preset = "fast" if hardware.resolve().type == "cuda" else "tiny"
     base = presets.PRESETS[preset]
     if data is not None:
-        wanted = data_given(name, data, size, pairs)
+        wanted = data_given(name, data, size, pairs, moving_camera)
     elif os.environ.get("WORLD_SIZE", "1") != "1":
         raise InputError("under torchrun name a data set: make one with `transporter collect`, then give its --data")
     else:
-        wanted = data_to_collect(name, label, size or base.model.size, pairs or presets.PAIRS[preset], seed)
+        count = pairs or presets.PAIRS[preset]
+        wanted = data_to_collect(name, label, size or base.model.size, count, seed, moving_camera)
     if recipe == SUITED:
         recipe = None
     way = named(SUITED if recipe is None else recipe, default_recipe(name), preset, wanted.settings.size)
@@ -129,7 +133,7 @@ def train(
         "checkpoint_every": checkpoint_every,
     }
     config = configure(way, preset, **{field: value for field, value in changes.items() if value is not None})
-    made = "-".join(filter(None, (label, preset, recipe)))
+    made = "-".join(filter(None, (label, preset, recipe, "steadied" * wanted.settings.moving_camera)))
     if seeds > 1:
         path = out or Path("runs") / f"{made}-seeds{seed}to{seed + seeds - 1}"
         train_seeds(path, name, wanted, config, seeds, source if data is None else None, hardware)
@@ -179,7 +183,7 @@ class Wanted(NamedTuple):
     settings: "CollectSettings"
 
 
-def data_given(name: str, path: Path, size: int | None, pairs: int | None) -> Wanted:
+def data_given(name: str, path: Path, size: int | None, pairs: int | None, moving_camera: bool) -> Wanted:
     """A data set of the user's, if it is what the other options say."""
     from transporter.data.pairs import PairSet
 
@@ -190,14 +194,16 @@ def data_given(name: str, path: Path, size: int | None, pairs: int | None) -> Wa
         raise InputError(f"{path} holds frames of {settings.size}×{settings.size}, not {size}×{size}")
     if pairs is not None:
         raise InputError("--pairs says how many to collect: with --data there is nothing to collect")
+    if moving_camera and not settings.moving_camera:
+        raise InputError(f"{path} is of a camera that stands still: --moving-camera is for `transporter collect`")
     return Wanted(path, settings)
 
 
-def data_to_collect(name: str, label: str, size: int, pairs: int, seed: int) -> Wanted:
+def data_to_collect(name: str, label: str, size: int, pairs: int, seed: int, moving_camera: bool) -> Wanted:
     from transporter.data.manifest import quick_settings
 
-    settings = quick_settings(name, size, pairs, seed)
-    return Wanted(Path("data") / f"{label}-{size}px-{pairs}-seed{seed}", settings)
+    settings = quick_settings(name, size, pairs, seed, moving_camera)
+    return Wanted(Path("data") / f"{label}-{size}px-{pairs}-seed{seed}{'-steadied' * moving_camera}", settings)
 
 
 def default_keypoints(name: str) -> int:

@@ -23,6 +23,7 @@ from transporter.data.diverse import ROUND, SIDE, DiverseBuffer, gray_copy
 from transporter.data.manifest import CollectSettings, Manifest
 from transporter.data.pairs import PairSet, PairWriter
 from transporter.data.play import Offer, Trajectory, offers, sampler, trajectories
+from transporter.data.steady import steadied
 from transporter.envs.registry import make_vector
 from transporter.frames import resize
 
@@ -156,7 +157,8 @@ def _take_in(
             pairs.append(resize(np.stack(item.frames), side, side))
             origins.append(done.trajectories + item.trajectory)
         if len(pairs) == ROUND or (pairs and isinstance(item, SegmentEnd)):
-            for pair, origin, slot in zip(pairs, origins, choose(np.stack(pairs), select), strict=True):
+            offered = steadied(np.stack(pairs)) if writer.settings.moving_camera else np.stack(pairs)
+            for pair, origin, slot in zip(offered, origins, choose(offered, select), strict=True):
                 if slot >= 0:
                     writer.append(pair, int(slot), origin)
             pairs, origins = [], []

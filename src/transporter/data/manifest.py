@@ -46,6 +46,9 @@ class CollectSettings:
     """Copies of the environment that play at once (fewer where the set is small)."""
     rate: float = 15.0
     """Frames taken from each second of a video; Atari with action repeat 4 shows 15."""
+    moving_camera: bool = False
+    """The camera moves: the first frame of each pair is stored as it would have been seen from where the second was
+    taken (what is rounded up or down there, processors do not agree on to the bit)."""
     validation: float = 0.05
     """Share of the pairs held out for validation, by whole trajectories."""
     seed: int = 0
@@ -72,7 +75,9 @@ class CollectSettings:
             raise InputError(f"rate must be above 0 frames a second, not {self.rate}")
 
 
-def quick_settings(environment: str, size: int, pairs: int, seed: int = 0) -> CollectSettings:
+def quick_settings(
+    environment: str, size: int, pairs: int, seed: int = 0, moving_camera: bool = False
+) -> CollectSettings:
     """A set in a fraction of the play that Appendix B asks for: four pairs of each trajectory, up to 20 steps apart."""
     return CollectSettings(
         environment=environment,
@@ -84,6 +89,7 @@ def quick_settings(environment: str, size: int, pairs: int, seed: int = 0) -> Co
         budget=1000 * pairs,  # never reached: the set is full long before
         envs=16,
         seed=seed,
+        moving_camera=moving_camera,
     )
 
 

@@ -1,5 +1,6 @@
 """What sprite worlds are made of, and the named ones."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -38,13 +39,29 @@ class Score:
     change: float = 0.05  # probability per step
 
 
+Wave = tuple[float, float]  # radians per unit, along x and y
+_SOFT: tuple[Wave, ...] = ((5.0, 2.0), (-3.0, 4.0), (2.0, -6.0), (6.0, 5.0))
+_LENGTHS = np.geomspace(3, 22, 10).tolist()
+_BUSY: tuple[Wave, ...] = tuple((k * math.cos(2.4 * i), k * math.sin(2.4 * i)) for i, k in enumerate(_LENGTHS))
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A texture of waves under everything else, and how the camera goes over it."""
+
+    scroll: tuple[float, float] = (0.0, 0.0)  # units per step
+    wander: float = 0.0  # units per step besides, wherever chance leads: a direction and a pace that last some steps
+    waves: tuple[Wave, ...] = _SOFT
+    strength: tuple[float, float] = (5.0, 20.0)  # of a wave in a colour, at least and at most: grey levels
+
+
 @dataclass(frozen=True)
 class World:
     """Everything that one scene is made of; later sprites are painted over earlier ones, scores under all."""
 
     sprites: tuple[Sprite, ...]
     background: Colour = (24, 24, 32)
-    scroll: tuple[float, float] | None = None  # units per step of a smooth texture; None is a plain background
+    ground: Ground | None = None  # None is a plain background
     scores: tuple[Score, ...] = ()
     away: float = 8.0  # mean number of steps for which an absent sprite stays away
     actions: tuple[str, ...] = ("noop",)
@@ -72,7 +89,11 @@ _PADDLE, _WHITE = (0.04, 0.09), (236, 236, 236)
 WORLDS: dict[str, World] = {
     "sprites": World((_DISK, _SQUARE, _TRIANGLE)),
     "sprites_alike": World(tuple(Sprite(f"disk_{i}", "disk", _DISK.colour) for i in range(3))),
-    "sprites_moving": World((_DISK, _SQUARE, _TRIANGLE), background=(90, 90, 100), scroll=(0.04, 0.02)),
+    "sprites_moving": World((_DISK, _SQUARE, _TRIANGLE), background=(90, 90, 100), ground=Ground((0.04, 0.02))),
+    # A camera that is never still, over a scene that is busier than what moves on it.
+    "sprites_panning": World(
+        (_DISK, _SQUARE, _TRIANGLE), background=(120, 120, 120), ground=Ground((0, 0), 0.05, _BUSY, (10.0, 30.0))
+    ),
     "sprites_flicker": World((_DISK, replace(_SQUARE, flicker="alternate"), replace(_TRIANGLE, flicker="random"))),
     "sprites_score": World(
         (_DISK, _SQUARE, _TRIANGLE), scores=(Score((-0.82, -0.78)), Score((-0.58, -0.78), change=0.2))

@@ -12,18 +12,18 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from jaxtyping import Bool, Float32, Int, UInt8
+from jaxtyping import Bool, Float32, Float64, Int, UInt8
 
 from transporter.coords import cell_centres, to_pixels
 from transporter.envs.base import PixelEnv, Truth
 from transporter.envs.sprite_paint import FORMS, MARGIN, SUBPIXELS, blend, digit, pen
-from transporter.envs.sprite_worlds import MOVES, SCENES, WORLDS, Score, Sprite, World
+from transporter.envs.sprite_worlds import MOVES, SCENES, WORLDS, Ground, Score, Sprite, World
 from transporter.errors import InputError
 
-__all__ = ["SCENES", "WORLDS", "Score", "Sprite", "SpriteEnv", "SpriteVector", "World", "make", "make_vector"]
+__all__ = ["SCENES", "WORLDS", "Ground", "Score", "Sprite", "SpriteEnv", "SpriteVector", "World", "make", "make_vector"]
 
 EPISODE = 200  # steps
-WAVES = np.array([[5.0, 2.0], [-3.0, 4.0], [2.0, -6.0], [6.0, 5.0]], np.float32)  # of the background, radians per unit
+LASTING = 0.9  # of a wandering camera's velocity, that is left after a step
 
 
 def make(name: str, size: int = 64) -> "SpriteEnv":
@@ -70,8 +70,11 @@ class Simulation:
         self.drawn = np.ones((count, k), bool)
         self.digits = np.zeros((count, len(scores)), int)
         self.chance = np.zeros((count, EPISODE + 1, 2 * k + len(scores)), np.float32)
-        self.phases = np.zeros((count, len(WAVES)), np.float32)
-        self.tints = np.zeros((count, len(WAVES), 1, 3), np.float32)
+        self.ground = world.ground or Ground()
+        self.waves = np.array(self.ground.waves, np.float32)
+        self.phases = np.zeros((count, len(self.waves)), np.float32)
+        self.tints = np.zeros((count, len(self.waves), 1, 3), np.float32)
+        self.pans = np.zeros((count, EPISODE + 1, 2), np.float32)  # how the camera moves in each step
 
     def start(self, row: int, rng: np.random.Generator) -> None:
         """A new episode in one copy; everything that chance decides in it is drawn here."""
@@ -85,8 +88,11 @@ class Simulation:
         self.velocities[row] = np.stack([np.cos(angle), np.sin(angle)], -1) * pace[:, None]
         self.chance[row] = rng.random(self.chance.shape[1:], np.float32)
         self.digits[row] = rng.integers(0, 10, self.digits.shape[1])
-        self.phases[row] = rng.uniform(0, 2 * np.pi, len(WAVES))
-        self.tints[row] = rng.uniform(5, 20, self.tints.shape[1:])
+        self.phases[row] = rng.uniform(0, 2 * np.pi, len(self.waves))
+        self.tints[row] = rng.uniform(*self.ground.strength, self.tints.shape[1:])
+        self.pans[row] = self.ground.scroll
+        if self.ground.wander:
+            self.pans[row] += self.ground.wander * _wandering(rng.standard_normal(self.pans.shape[1:]))
         self.away[row] = self.chance[row, 0, :k] < self.absent
         self.drawn[row] = self._flicker(self.step[row : row + 1], self.chance[row : row + 1, 0])[0]
 
@@ -101,8 +107,9 @@ class Simulation:
         self.away = np.where(self.away, chance[:, :k] >= back, chance[:, :k] < leave)
         self.drawn = self._flicker(self.step, chance)
         self.digits = (self.digits + (chance[:, 2 * k :] < self.changes)) % 10
-        if self.world.scroll is not None:
-            self.phases -= WAVES @ np.array(self.world.scroll, np.float32)
+        if self.world.ground is not None:
+            pan = self.pans[np.arange(self.count), self.step]
+            self.phases -= pan[:, :1] * self.waves[:, 0] + pan[:, 1:] * self.waves[:, 1]
 
     def _move(self, directions: Float32[np.ndarray, "n 2"]) -> None:
         velocities, chasing = self.velocities, self.chasing
@@ -130,7 +137,7 @@ class Simulation:
         side = self.size + 2 * MARGIN
         canvas = np.empty((self.count, side, side, 3), np.uint8)
         canvas[:] = self.world.background
-        if self.world.scroll is not None:
+        if self.world.ground is not None:
             canvas[:, MARGIN:-MARGIN, MARGIN:-MARGIN] = self._texture()
         for score, table, values in zip(self.world.scores, self.digit_pens, self.digits.T, strict=True):
             centres = np.tile(np.array(score.centre, np.float32), (self.count, 1))
@@ -152,14 +159,22 @@ class Simulation:
     def _texture(self) -> Float32[np.ndarray, "n size size 3"]:
         """Waves cos(a x + b y + phase) as one matrix product, by the cosine of a sum."""
         at = cell_centres(self.size).numpy()
-        across = WAVES[:, :1] * at + self.phases[..., None]  # (n, waves, size)
-        down = at[:, None] * WAVES[:, 1]  # (size, waves)
-        base = np.clip(np.array(self.world.background, np.float32), 80, 175)  # four waves of 20 stay within 0..255
+        across = self.waves[:, :1] * at + self.phases[..., None]  # (n, waves, size)
+        down = at[:, None] * self.waves[:, 1]  # (size, waves)
+        base = np.clip(np.array(self.world.background, np.float32), 80, 175)  # room for waves on either side
         plain = np.broadcast_to(base, (self.count, 1, self.size, 3))
         columns = [np.cos(across)[..., None] * self.tints, -np.sin(across)[..., None] * self.tints, plain]
         rows = np.concatenate([np.cos(down), np.sin(down), np.ones((self.size, 1), np.float32)], 1)
         image = rows @ np.concatenate(columns, 1).reshape(self.count, rows.shape[1], -1)
-        return image.reshape(self.count, self.size, self.size, 3)
+        return np.clip(image, 0, 255).reshape(self.count, self.size, self.size, 3)
+
+
+def _wandering(chance: Float64[np.ndarray, "t 2"]) -> Float64[np.ndarray, "t 2"]:
+    """A velocity that changes slowly, and has a deviation of 1 throughout."""
+    velocity = chance.copy()
+    for step in range(1, len(chance)):
+        velocity[step] = LASTING * velocity[step - 1] + (1 - LASTING**2) ** 0.5 * chance[step]
+    return velocity
 
 
 class SpriteEnv(PixelEnv):

@@ -86,10 +86,17 @@ class TrainConfig:
             raise InputError(f"not a training this version knows: {error}") from error
 
 
+BEFORE = {"moving_camera": False}  # how pairs were collected by versions that knew nothing of it
+
+
 def of_today(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings of a training's run folder, with what its version did not know of as it was then: by default."""
-    config = settings.get("config")
-    return {**settings, "config": TrainConfig.from_json(config).to_json()} if isinstance(config, dict) else settings
+    found = dict(settings)
+    if isinstance(config := settings.get("config"), dict):
+        found["config"] = TrainConfig.from_json(config).to_json()
+    if isinstance(collected := settings.get("collected"), dict):
+        found["collected"] = BEFORE | collected
+    return found
 
 
 Preset = Literal["paper", "fast", "tiny"]

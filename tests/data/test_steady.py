@@ -1,0 +1,106 @@
+"""What the camera did is found from two frames, and undone; what moves by itself goes on moving."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from transporter.data.collect import collect
+from transporter.data.manifest import quick_settings
+from transporter.data.pairs import PairSet
+from transporter.data.steady import camera_motion, steadied
+from transporter.envs.sprites import make_vector
+
+SIDE = 64
+
+
+def scenes(count: int, side: int = 4 * SIDE) -> np.ndarray:
+    """Pictures far larger than a frame, (count, side, side, 3), with coarse and fine parts as most pictures have."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = (4, 8, 16, 32, 64)  # pixels
+    parts = (torch.randn(count, 3, side // size, side // size, generator=generator) * size**0.5 for size in sizes)
+    whole = sum(F.interpolate(part, size=(side, side), mode="bicubic", align_corners=False) for part in parts)
+    assert isinstance(whole, torch.Tensor)
+    return (128 + 12 * whole).clamp(0, 255).permute(0, 2, 3, 1).numpy().round().astype(np.uint8)
+
+
+def shot(scene: np.ndarray, x: int, y: int) -> np.ndarray:
+    """What a camera shows whose view begins at that column and row."""
+    return scene[..., y : y + SIDE, x : x + SIDE, :]
+
+
+def tensor(frames: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(frames).movedim(-1, 1).float()
+
+
+@pytest.mark.parametrize(("right", "down"), [(3, 0), (-5, 7), (20, -11), (0, 0)])
+def test_a_pan_is_undone_and_what_only_the_second_frame_shows_is_taken_from_it(right: int, down: int) -> None:
+    scene = scenes(8)
+    first, second = shot(scene, 90, 90), shot(scene, 90 + right, 90 + down)
+    motion = camera_motion(tensor(first), tensor(second))
+    expected = torch.tensor([[1, 0, right * 2 / SIDE], [0, 1, down * 2 / SIDE]])
+    torch.testing.assert_close(motion, expected.expand_as(motion), atol=0.02, rtol=0)  # 0.02 is 0.6 of a pixel
+    found = steadied(np.stack((first, second), 1))
+    np.testing.assert_array_equal(found[:, 1], second)
+    assert np.abs(found[:, 0].astype(int) - second).mean() < 1.5  # now both are the same frame, but for rounding
+    if right or down:
+        assert np.abs(first.astype(int) - second).mean() > 15
+    if right > 5:  # the last columns are those that the first frame did not show
+        np.testing.assert_array_equal(found[:, 0, :, -right + 1 :], second[:, :, -right + 1 :])
+
+
+def test_a_camera_that_turns_and_zooms() -> None:
+    scene = tensor(scenes(8))
+    angle, zoom = 0.1, 1.1
+    turn = zoom * torch.tensor([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]).float()
+    truth = torch.cat((turn, torch.tensor([[0.1], [-0.2]])), 1)
+    # Of a scene four times as wide as a frame: the second frame shows what the first did at truth · (x, y, 1).
+    views = [torch.eye(2, 3) / 4, truth / 4]
+    first, second = (
+        F.grid_sample(scene, F.affine_grid(view.expand(8, 2, 3), [8, 3, SIDE, SIDE], align_corners=False),
+                      align_corners=False)
+        for view in views
+    )  # fmt: skip
+    motion = camera_motion(first, second)
+    torch.testing.assert_close(motion, truth.expand_as(motion), atol=0.02, rtol=0)
+
+
+def test_what_moves_by_itself_does_not_pull_the_camera_along() -> None:
+    scene = scenes(8)
+    first, second = shot(scene, 90, 90).copy(), shot(scene, 96, 88).copy()
+    for frames, at in ((first, 15), (second, 40)):  # a thing of a tenth of the frame
+        frames[:, 20:40, at : at + 20] = (250, 20, 20)
+    motion = camera_motion(tensor(first), tensor(second))
+    torch.testing.assert_close(motion[:, :, 2], torch.tensor([6.0, -2.0]).expand(8, 2) * 2 / SIDE, atol=0.02, rtol=0)
+    found = steadied(np.stack((first, second), 1))[:, 0]
+    inside = found[:, 20 + 2 + 1 : 40 + 2 - 1, 15 - 6 + 1 : 35 - 6 - 1]  # as seen from six to the right, two further up
+    assert np.abs(inside.astype(int) - (250, 20, 20)).max() < 10
+
+
+@pytest.mark.parametrize("name", ["sprites", "sprites_score"])
+def test_a_camera_that_stands_still_changes_nothing(name: str) -> None:
+    env = make_vector(name, 32, SIDE)
+    first = env.reset()[0].copy()
+    for _ in range(10):
+        second = env.step(np.zeros(32, int))[0]
+    pairs = np.stack((first, second), 1)
+    np.testing.assert_array_equal(steadied(pairs), pairs)
+
+
+def test_frames_without_anything_to_see_stay_as_they_are() -> None:
+    flat = np.full((3, 2, 48, 48, 3), 90, np.uint8)
+    np.testing.assert_array_equal(steadied(flat), flat)
+    stripes = np.broadcast_to((np.arange(48) // 6 % 2 * 200).astype(np.uint8)[:, None], (2, 2, 48, 48, 3))
+    np.testing.assert_array_equal(steadied(stripes), stripes)
+
+
+def test_a_set_of_a_moving_camera(tmp_path: Path) -> None:
+    """The same play, with and without: the second frames are the same, and the first are nearer to them."""
+    for name, moving in (("plain", False), ("steady", True)):
+        collect(quick_settings("sprites_panning", 48, 128, moving_camera=moving), tmp_path / name)
+    plain, steady = (PairSet.open(tmp_path / name).load_all() for name in ("plain", "steady"))
+    np.testing.assert_array_equal(plain[:, 1], steady[:, 1])
+    before, after = (np.abs(pairs[:, 0].astype(int) - pairs[:, 1]).mean() for pairs in (plain, steady))
+    assert after < before / 3
