@@ -73,8 +73,7 @@ def train(
         sigma_start: Width of the heatmaps at the start; by default the preset's.
         sigma_steps: Steps over which they shrink; by default the preset's.
         pairs: How many pairs to collect where no data set is given; by default what suits the preset.
-        moving_camera: The camera moves: collect pairs in which what it did is undone, so that only things are left to
-            move. Keypoints are then found in frames as they are.
+        moving_camera: Undo what the camera did between the two frames of a pair, so that only things are left to move.
         log_every: Steps between rows of metrics.jsonl; by default the preset's.
         validate_every: Steps between validations, of which the best is kept; by default the preset's.
         checkpoint_every: Steps between checkpoints, to go on from after a crash; by default the preset's.
