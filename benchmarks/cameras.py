@@ -1,22 +1,43 @@
-"""How well is a camera's motion found, and in what time? Against the truth of a world whose camera pans.
+"""Cameras that move: how well is their motion found, and are things followed in a clip over a photograph?
 
-python benchmarks/cameras.py --out results/sprites/cameras.json
+python benchmarks/cameras.py motion --out results/sprites/cameras.json     # against the truth of a world that pans
+python benchmarks/cameras.py photograph --out results/sprites/photograph.json
 """
 
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import tyro
+from matplotlib import cbook
+from PIL import Image
+from torch.nn import functional as F
 
 from transporter.cli import leave
+from transporter.data.clips import collect_video
+from transporter.data.manifest import quick_settings
 from transporter.data.steady import camera_motion, steadied
-from transporter.envs.sprites import make_vector
+from transporter.envs.base import PixelEnv, Truth
+from transporter.envs.sprites import EPISODE, make, make_vector
+from transporter.models.zoo import from_run
+from transporter.report.clip import ClipWriter
 from transporter.results import Result
+from transporter.runs import Run
+from transporter.tracking.evaluate import evaluate, play
+from transporter.training.config import PAIRS, preset
+from transporter.training.learner import Hardware
+from transporter.training.loop import train
 
 WORLD = "sprites_panning"
 APART = (1, 5, 10, 20)  # steps between the frames of a pair
+SIDE = 96  # of a clip
+CLIPS = 10
+EVALUATION_SEED = 1_000_000
+PHOTOGRAPH = "grace_hopper.jpg"  # comes with matplotlib
+SWAY = np.array([0.35, 0.45, 0.12, 0.12])  # how far a hand goes: right and down (photographs), turning (radians), zoom
+LASTING = 0.995  # of where the hand is, that is left after a step
 
 
 def measure(size: int, count: int, seed: int) -> dict[str, float]:
@@ -43,8 +64,8 @@ def measure(size: int, count: int, seed: int) -> dict[str, float]:
     return figures | {"ms a pair": round(1000 * (time.perf_counter() - since) / count, 2)}
 
 
-def main(out: Path, size: int = 48, count: int = 1_024, seed: int = 0) -> None:
-    """Measure it.
+def motion(out: Path, size: int = 48, count: int = 1_024, seed: int = 0) -> None:
+    """How well a camera's motion is found, and in what time.
 
     Args:
         out: File for the results.
@@ -59,5 +80,86 @@ def main(out: Path, size: int = 48, count: int = 1_024, seed: int = 0) -> None:
     Result("cameras", figures, {"world": WORLD, "size": size, "count": count}, {"play": seed}, device="cpu").write(out)
 
 
+class OverPhotograph(PixelEnv):
+    """Shapes that bounce, in front of a photograph that a hand-held camera sways over, turns on and zooms into."""
+
+    def __init__(self, size: int) -> None:
+        self.shapes = make("sprites", size)
+        super().__init__(self.shapes.scene, size)
+        with Image.open(cbook.get_sample_data(PHOTOGRAPH)) as whole:
+            half = whole.convert("RGB").resize((whole.width // 2, whole.height // 2), Image.Resampling.LANCZOS)
+        self.photograph = torch.from_numpy(np.asarray(half).copy()).permute(2, 0, 1)[None].float()
+        self.plain = np.array(self.shapes.simulation.world.background, np.uint8)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.shapes.reset(seed=int(self.np_random.integers(2**31)))
+        chance = self.np_random.standard_normal((EPISODE + 1, len(SWAY)))
+        for step in range(1, EPISODE + 1):
+            chance[step] = LASTING * chance[step - 1] + (1 - LASTING**2) ** 0.5 * chance[step]
+        self.hand, self.step_number = chance * SWAY, 0
+        return self.render(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        _, reward, terminated, truncated, told = self.shapes.step(action)
+        self.step_number += 1
+        return self.render(), reward, terminated, truncated, told
+
+    def truth(self) -> Truth:
+        return self.shapes.truth()
+
+    def render(self) -> np.ndarray:
+        shapes = self.shapes.render()
+        x, y, angle, zoom = self.hand[self.step_number]
+        side = torch.tensor([len(shapes) / extent for extent in self.photograph.shape[:1:-1]])  # of the photograph
+        turn = np.exp(zoom) * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        view = torch.cat((side[:, None] * torch.from_numpy(turn), torch.tensor([[x], [y]])), 1).float()
+        grid = F.affine_grid(view[None], [1, 3, *shapes.shape[:2]], align_corners=False)
+        seen = F.grid_sample(self.photograph, grid, padding_mode="reflection", align_corners=False)[0]
+        ground = seen.permute(1, 2, 0).round().to(torch.uint8).numpy()
+        return np.where((shapes != self.plain).any(-1, keepdims=True), shapes, ground)
+
+
+def photograph(out: Path, seeds: int = 2, work: Path = Path("runs/benchmark-cameras")) -> None:
+    """Learn from compressed clips, as of a moving camera and as of one that stands still; measure on fresh ones.
+
+    Args:
+        out: File for the results.
+        seeds: How many trainings of each.
+        work: Folder for clips, data sets and runs.
+    """
+    torch.set_num_threads(1)
+    work.mkdir(parents=True, exist_ok=True)
+    clips = [work / f"clip-{number}.mp4" for number in range(CLIPS)]
+    for number, path in enumerate(clips):
+        if not path.exists():
+            with ClipWriter(path, SIDE, SIDE, rate=15) as clip:
+                for sight in play(OverPhotograph(SIDE), frames=EPISODE, seed=number):
+                    clip.add(sight.frame)
+    figures: dict[str, float] = {}
+    for kind, moving in (("steadied", True), ("as they are", False)):
+        for seed in range(seeds):
+            config = preset("tiny", keypoints=3, seed=seed)
+            settings = quick_settings("video", config.model.size, PAIRS["tiny"], seed, moving)
+            folder = work / f"{'steadied' if moving else 'plain'}-{seed}"
+            pairs = collect_video(settings, clips, folder / "data")
+            run = Run.create(folder / "run", {"environment": "video", "config": config.to_json()})
+            with run.lock():
+                train(config, pairs, run, Hardware(device="cpu"))
+            found = evaluate(OverPhotograph(config.model.size), from_run(run), frames=4_000, seed=EVALUATION_SEED)
+            for length in (1, 20, 200):
+                share = round(found.curve.at(length).ratio, 4)
+                figures[f"{kind}, seed {seed}: share at {length}"] = share
+                print(f"{kind}, seed {seed}: share of the possible at length {length}: {share}", flush=True)
+    shown = {"photograph": PHOTOGRAPH, "clips": CLIPS, "side": SIDE, "sway": SWAY.tolist(), "lasting": LASTING}
+    Result(
+        "a camera over a photograph",
+        figures,
+        {**shown, "train": config.to_json()},
+        {"train": list(range(seeds)), "evaluate": EVALUATION_SEED},
+        device="cpu",
+    ).write(out)
+
+
 if __name__ == "__main__":
-    leave(lambda: tyro.cli(main))
+    leave(lambda: tyro.extras.subcommand_cli_from_dict({"motion": motion, "photograph": photograph}))
