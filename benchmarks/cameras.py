@@ -120,12 +120,13 @@ class OverPhotograph(PixelEnv):
         return np.where((shapes != self.plain).any(-1, keepdims=True), shapes, ground)
 
 
-def photograph(out: Path, seeds: int = 2, work: Path = Path("runs/benchmark-cameras")) -> None:
+def photograph(out: Path, seeds: int = 2, steps: int = 2_700, work: Path = Path("runs/benchmark-cameras")) -> None:
     """Learn from compressed clips, as of a moving camera and as of one that stands still; measure on fresh ones.
 
     Args:
         out: File for the results.
         seeds: How many trainings of each.
+        steps: Of each training.
         work: Folder for clips, data sets and runs.
     """
     torch.set_num_threads(1)
@@ -139,7 +140,7 @@ def photograph(out: Path, seeds: int = 2, work: Path = Path("runs/benchmark-came
     figures: dict[str, float] = {}
     for kind, moving in (("steadied", True), ("as they are", False)):
         for seed in range(seeds):
-            config = preset("tiny", keypoints=3, seed=seed)
+            config = preset("tiny", keypoints=3, seed=seed, steps=steps)
             settings = quick_settings("video", config.model.size, PAIRS["tiny"], seed, moving)
             folder = work / f"{'steadied' if moving else 'plain'}-{seed}"
             pairs = collect_video(settings, clips, folder / "data")
