@@ -100,7 +100,7 @@ def test_train_on_a_video_of_a_moving_camera(forked, panning, tmp_path: Path) ->
     refused = forked("train", panning, "--data", "data/panning", "--moving-camera", cwd=tmp_path)
     assert (refused.code, refused.err.splitlines()[-1]) == (
         2,
-        "transporter: data/panning is of a camera that stands still: --moving-camera is for `transporter collect`",
+        "transporter: data/panning holds pairs as they were taken: collect it with --moving-camera",
     )
 
 

@@ -115,7 +115,7 @@ def test_a_short_or_missing_chunk_is_caught_on_opening(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m: m | {"format": 2}, "newer transporter .format 2, not 1.: upgrade"),
+        (lambda m: m | {"format": 3}, "newer transporter .format 3, not 2.: upgrade"),
         (lambda m: m | {"complete": False}, "not finished .*run the same"),
         (lambda m: m | {"live": [*m["live"][:-1], 10**6]}, "never written"),
         (lambda m: m | {"live": m["live"][:-1]}, "without their trajectories"),

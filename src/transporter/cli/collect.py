@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from transporter.data.manifest import CollectSettings
     from transporter.data.pairs import PairSet
 
+STEADIED = "-steadied"  # behind the name of a set in which what the camera did is undone
 Source = Annotated[tyro.conf.Positional[list[str]], tyro.conf.arg(metavar="SOURCE [SOURCE ...]", help_behavior_hint="")]
 
 
@@ -23,7 +24,7 @@ def collect(
     pairs: int = 20_000,
     budget: Maybe[int] = None,
     size: int = 128,
-    sampler: Literal["halves", "offset"] = "halves",
+    sampler: Maybe[Literal["halves", "offset"]] = None,
     max_offset: int = 20,
     diverse: bool = True,
     envs: int = 64,
@@ -40,12 +41,13 @@ def collect(
         pairs: How many pairs the set holds (the paper: 100,000).
         budget: Environment steps to play; by default as many as fill the set twice (the paper: 10,000,000).
         size: Frames are stored size × size.
-        sampler: halves: one frame from each half of a trajectory; offset: two frames up to max-offset steps apart.
+        sampler: halves: one frame from each half of a trajectory, as in the paper; offset: two frames up to max-offset
+            steps apart, which is the default with --moving-camera.
         max_offset: Largest distance in time for --sampler offset.
         diverse: Once full, let unusual pairs overwrite usual ones (Appendix B); else the first that come stay.
         envs: Copies of the environment that play at once.
         rate: Frames taken from each second of a video.
-        moving_camera: Undo what the camera did between the two frames of a pair, so that only things are left to move.
+        moving_camera: Undo what the camera did between the two frames of a pair, in which it may go up to half a frame.
         seed: Decides every random choice.
         device: Where nearest neighbours are sought: auto (the GPU where there is one), cpu, cuda or cuda:N.
     """
@@ -60,7 +62,7 @@ def collect(
         environment=name_of(source),
         size=size,
         pairs=pairs,
-        sampler=sampler,
+        sampler=sampler or ("offset" if moving_camera else "halves"),
         max_offset=max_offset,
         length=length,
         diverse=diverse,
@@ -70,7 +72,7 @@ def collect(
         moving_camera=moving_camera,
         seed=seed,
     )
-    path = out or Path("data") / label_of(source)
+    path = out or Path("data") / f"{label_of(source)}{STEADIED * moving_camera}"
     found = collect_with_bar(settings, source, path, device)
     say(f"{len(found):,} pairs of {size}×{size} frames in {bold(path)}")
 

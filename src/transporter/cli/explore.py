@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from transporter.cli.claimed import leave_a_core, shared_run
 from transporter.cli.given import Maybe, at_least, device_named, room_for, warn_of_another
-from transporter.cli.train import leave_a_core, shared_run
 from transporter.control.options.config import OptionsConfig
 from transporter.errors import InputError
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from transporter.cli.claimed import claimed_run, leave_a_core
 from transporter.cli.given import Maybe, at_least, check_seeds, device_named, room_for, warn_of_another
-from transporter.cli.train import claimed_run, leave_a_core
 from transporter.control.keyqn.config import PRESETS, KeyQNConfig, Preset
 from transporter.errors import InputError
 
@@ -209,9 +209,9 @@ def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware"
     """The scores of the trained agents; measured once for a run."""
     from transporter.cli.console import bar
     from transporter.control.keyqn.measure import measure, scores_file
-    from transporter.control.keyqn.outcome import tell, told
+    from transporter.control.keyqn.outcome import read_result, write_result
 
-    if (found := told(experiment, run)) is not None:
+    if (found := read_result(experiment, run)) is not None:
         return found
     total = experiment.config.protocol.episodes * len(experiment.agents)
     begun, since = any(scores_file(run, name).exists() for name in experiment.games), time.perf_counter()
@@ -222,7 +222,7 @@ def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware"
             again = "run the same command again to evaluate them"
             raise type(stop)(f"interrupted: the agents are saved in {run.path}, {again}") from None
     took = None if begun else time.perf_counter() - since  # of all, or of none
-    return tell(experiment, run, scores, str(hardware.resolve()), took)
+    return write_result(experiment, run, scores, str(hardware.resolve()), took)
 
 
 def show(experiment: "Experiment", result: "Json") -> None:

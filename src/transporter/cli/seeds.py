@@ -24,9 +24,10 @@ def train_seeds_with_bar(
     path: Path, configs: "list[TrainConfig]", data: "PairSet", runs: "list[Run]", hardware: "Hardware"
 ) -> None:
     """Train all of them, or until someone asks to stop; then say which one looks best, and why."""
+    from transporter.cli.claimed import leave_a_core
     from transporter.cli.console import bar, bold, say, warn
     from transporter.cli.stop import stop_when_asked
-    from transporter.cli.train import leave_a_core, note
+    from transporter.cli.train import note
     from transporter.training.many import train_many
 
     if hardware.resolve().type == "cpu":

@@ -2,14 +2,15 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import tyro
 
-from transporter.cli.collect import Source, collect_with_bar, label_of, name_of
+from transporter.cli.claimed import leave_a_core, shared_run
+from transporter.cli.collect import STEADIED, Source, collect_with_bar, label_of, name_of
 from transporter.cli.given import Maybe, above_zero, at_least, check_seeds, device_named, no_empty_folders
 from transporter.errors import InputError
 
@@ -68,12 +69,12 @@ def train(
         learning_rate: Of Adam, at the start; by default the preset's.
         norm: Which norm follows each convolution; by default the preset's.
         transport: Eq. 1 with one heatmap for all keypoints, or the release's loop over them; by default eq1.
-        standardise: Each pixel by its own mean and deviation (the camera must stand still); by default the preset's.
+        standardise: Each pixel by its own mean and deviation over time; by default the preset's.
         sigma: Width of the heatmaps in the end, in [-1, 1] units; by default the preset's.
         sigma_start: Width of the heatmaps at the start; by default the preset's.
         sigma_steps: Steps over which they shrink; by default the preset's.
         pairs: How many pairs to collect where no data set is given; by default what suits the preset.
-        moving_camera: Undo what the camera did between the two frames of a pair, so that only things are left to move.
+        moving_camera: Undo what the camera did between the two frames of a pair, in which it may go up to half a frame.
         log_every: Steps between rows of metrics.jsonl; by default the preset's.
         validate_every: Steps between validations, of which the best is kept; by default the preset's.
         checkpoint_every: Steps between checkpoints, to go on from after a crash; by default the preset's.
@@ -132,7 +133,7 @@ def train(
         "checkpoint_every": checkpoint_every,
     }
     config = configure(way, preset, **{field: value for field, value in changes.items() if value is not None})
-    made = "-".join(filter(None, (label, preset, recipe, "steadied" * wanted.settings.moving_camera)))
+    made = "-".join(filter(None, (label, preset, recipe))) + STEADIED * wanted.settings.moving_camera
     if seeds > 1:
         path = out or Path("runs") / f"{made}-seeds{seed}to{seed + seeds - 1}"
         train_seeds(path, name, wanted, config, seeds, source if data is None else None, hardware)
@@ -194,7 +195,7 @@ def data_given(name: str, path: Path, size: int | None, pairs: int | None, movin
     if pairs is not None:
         raise InputError("--pairs says how many to collect: with --data there is nothing to collect")
     if moving_camera and not settings.moving_camera:
-        raise InputError(f"{path} is of a camera that stands still: --moving-camera is for `transporter collect`")
+        raise InputError(f"{path} holds pairs as they were taken: collect it with --moving-camera")
     return Wanted(path, settings)
 
 
@@ -202,7 +203,7 @@ def data_to_collect(name: str, label: str, size: int, pairs: int, seed: int, mov
     from transporter.data.manifest import quick_settings
 
     settings = quick_settings(name, size, pairs, seed, moving_camera)
-    return Wanted(Path("data") / f"{label}-{size}px-{pairs}-seed{seed}{'-steadied' * moving_camera}", settings)
+    return Wanted(Path("data") / f"{label}-{size}px-{pairs}-seed{seed}{STEADIED * moving_camera}", settings)
 
 
 def default_keypoints(name: str) -> int:
@@ -231,52 +232,6 @@ def opened_run(path: Path, name: str, data: Wanted, config: "TrainConfig", rank:
     }
     with shared_run(path, settings, rank, of_today) as run:
         yield run
-
-
-@contextmanager
-def shared_run(
-    path: Path, settings: "Json", rank: int, today: "Callable[[Json], Json]" = lambda settings: settings
-) -> "Iterator[Run]":
-    """The run of all processes of one torchrun: the first claims it, and what is refused is refused to all."""
-    from transporter.runs import Run
-    from transporter.training.distributed import from_first
-
-    with ExitStack() as stack:
-        refused = None
-        if rank == 0:
-            try:
-                stack.enter_context(claimed_run(path, settings, today))
-            except InputError as error:
-                refused = str(error)
-        if refused := from_first(refused):
-            raise InputError(refused)
-        yield Run.open(path)
-
-
-@contextmanager
-def claimed_run(
-    path: Path, settings: "Json", today: "Callable[[Json], Json]" = lambda settings: settings
-) -> Iterator[None]:
-    """The run folder, made and locked; what is refused, or fails, before it has learnt anything leaves none behind."""
-    from transporter.runs import Run
-
-    new = not (path / "run.json").exists()
-    with no_empty_folders(path), Run.create(path, settings, today).lock():
-        try:
-            yield
-        except Exception:
-            if new and not any((path / learnt).exists() for learnt in ("checkpoints", "metrics.jsonl")):
-                for file in ("run.json", "lock"):
-                    (path / file).unlink(missing_ok=True)
-            raise
-
-
-def leave_a_core() -> None:
-    """Threads wait for one another: where one loses its core to other work, a step takes ten times as long."""
-    import torch
-
-    if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, torch.get_num_threads() - 1))
 
 
 def train_with_bar(

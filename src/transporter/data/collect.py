@@ -7,6 +7,7 @@ Play does not wait for the rest: it goes on, into the next segment too, while wh
 """
 
 import itertools
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from functools import partial
@@ -111,12 +112,31 @@ def fill(
 ) -> None:
     """Run segments from the first that is not committed until the source ends or the set wants no more."""
     choose = choose or choice(writer)
+    steady = Steady() if writer.settings.moving_camera else None
     with ahead(_played(source, writer.settings, writer.manifest), ROUND) as waiting:
         complete = False
         while not complete:
-            end = _take_in(writer, waiting, choose, progress or (lambda _: None), source.steps)
+            end = _take_in(writer, waiting, choose, progress or (lambda _: None), source.steps, steady)
             complete = end.complete
             writer.commit(*end)
+    if steady and 2 * steady.found < steady.seen:
+        warnings.warn(
+            f"what the camera did was found in {steady.found:,} of {steady.seen:,} pairs: it may move too far within a "
+            "pair, or show too little that stands still",
+            stacklevel=2,
+        )
+
+
+class Steady:
+    """Pairs with what the camera did undone; counts those of which that was found."""
+
+    def __init__(self) -> None:
+        self.seen = self.found = 0
+
+    def __call__(self, pairs: UInt8[np.ndarray, "n 2 h w 3"]) -> UInt8[np.ndarray, "n 2 h w 3"]:
+        found = steadied(pairs)
+        self.seen, self.found = self.seen + len(pairs), self.found + int(found.moved.sum())
+        return found.pairs
 
 
 def _played(source: Source, settings: CollectSettings, done: Manifest) -> Generator[Offer | SegmentEnd]:
@@ -145,6 +165,7 @@ def _take_in(
     choose: Choice,
     progress: Callable[[Progress], None],
     of: int,
+    steady: Steady | None,
 ) -> SegmentEnd:
     """Weigh what one segment offers, in rounds, and store what is chosen."""
     done = writer.manifest
@@ -157,7 +178,7 @@ def _take_in(
             pairs.append(resize(np.stack(item.frames), side, side))
             origins.append(done.trajectories + item.trajectory)
         if len(pairs) == ROUND or (pairs and isinstance(item, SegmentEnd)):
-            offered = steadied(np.stack(pairs)) if writer.settings.moving_camera else np.stack(pairs)
+            offered = steady(np.stack(pairs)) if steady else np.stack(pairs)
             for pair, origin, slot in zip(offered, origins, choose(offered, select), strict=True):
                 if slot >= 0:
                     writer.append(pair, int(slot), origin)

@@ -13,7 +13,8 @@ from transporter.errors import InputError
 from transporter.files import parse_json, sealed, unsealed, write_text
 from transporter.typed import checked
 
-FORMAT = 1  # raise it whenever an older reader would misread the folder
+FORMAT = 2  # raise it whenever an older reader would misread the folder
+PLAIN = 1  # of pairs as they were taken: those, version 0.1 reads as well
 NAME = "manifest.json"
 LONGEST = 2_000  # steps in a trajectory: which frames to keep is drawn for every length, in a square of them
 LARGEST = 2048  # pixels: a frame's side
@@ -48,7 +49,7 @@ class CollectSettings:
     """Frames taken from each second of a video; Atari with action repeat 4 shows 15."""
     moving_camera: bool = False
     """The camera moves: the first frame of each pair is stored as it would have been seen from where the second was
-    taken (what is rounded up or down there, processors do not agree on to the bit)."""
+    taken (the same to the bit on one machine; another's processor may round a colour the other way)."""
     validation: float = 0.05
     """Share of the pairs held out for validation, by whole trajectories."""
     seed: int = 0
@@ -113,7 +114,10 @@ class Manifest:
     def write(self, folder: Path) -> None:
         """All or nothing: a reader sees the old manifest or the new one, also after a power cut."""
         record = dataclasses.asdict(self) | {"live": self.live.tolist(), "trajectory": self.trajectory.tolist()}
-        write_text(folder / NAME, json.dumps(sealed({"format": FORMAT, **record})))
+        if not self.settings.moving_camera:
+            del record["settings"]["moving_camera"]
+        version = FORMAT if self.settings.moving_camera else PLAIN
+        write_text(folder / NAME, json.dumps(sealed({"format": version, **record})))
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":

@@ -22,35 +22,54 @@ LEAST = 12  # pixels: a side of the smallest, on which the shift is sought
 REACH = 0.5  # share of a frame by which the camera may have shifted
 STEPS = 6  # of Gauss-Newton, at each size
 ROUGH = 30.0  # grey levels, on small copies: what is further off than that is something else, however far
-SHARED = 0.125  # share of a frame that both must show
-CLEARLY = 0.75  # the camera has moved only where that leaves less than this share of what does not fit
 QUIET = 1.0  # grey levels: as much is noise in any case
+BLOCKS = 8  # parts on a side of a frame, of which the usual one tells how well a motion explains it
+CLEARLY = 0.35  # it is believed where it leaves less than this share of what does not fit: chance leaves more
+PART = 0.25  # share of such a part that must be seen in both frames
+ZOOM = 2.0  # by how much areas may grow or shrink
+AT_ONCE = 16  # pairs: frames may be large
 
 Motion = Float[Tensor, "b 2 3"]  # where the second frame shows (x, y) the first did at motion · (x, y, 1)
 
 
-def steadied(pairs: UInt8[np.ndarray, "n 2 h w 3"]) -> UInt8[np.ndarray, "n 2 h w 3"]:
-    """Pairs as a camera would have taken them that stood where it was for the second frame."""
+class Steadied(NamedTuple):
+    """Pairs as of a camera that stood where it was for the second frame, and which of them are not as they were."""
+
+    pairs: UInt8[np.ndarray, "n 2 h w 3"]
+    moved: Bool[np.ndarray, "n"]
+
+
+def steadied(pairs: UInt8[np.ndarray, "n 2 h w 3"]) -> Steadied:
+    """What the camera did is undone wherever it is found; other pairs stay as they are."""
     side = min(LARGEST, *pairs.shape[2:4])
     first, second = (torch.from_numpy(resize(pairs[:, i], side, side)).permute(0, 3, 1, 2).float() for i in (0, 1))
-    seen = _moved(torch.from_numpy(pairs[:, 0]).permute(0, 3, 1, 2).float(), camera_motion(first, second))
-    frames = seen.frames.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy()
-    known = seen.known.numpy()[..., None]
-    return np.stack((np.where(known, frames, pairs[:, 1]), pairs[:, 1]), 1)
+    motion = camera_motion(first, second)
+    moved = (motion != _still(len(pairs))).flatten(1).any(1).numpy()
+    found = pairs.copy()
+    at = np.flatnonzero(moved)
+    for rows in (at[i : i + AT_ONCE] for i in range(0, len(at), AT_ONCE)):
+        seen = _moved(torch.from_numpy(pairs[rows, 0]).permute(0, 3, 1, 2).float(), motion[torch.from_numpy(rows)])
+        frames = seen.frames.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy()
+        found[rows, 0] = np.where(seen.known.numpy()[..., None], frames, pairs[rows, 1])
+    return Steadied(found, moved)
 
 
 def camera_motion(first: Float[Tensor, "b c h w"], second: Float[Tensor, "b c h w"]) -> Motion:
-    """What the camera did between two frames; nothing where that explains them about as well."""
+    """What the camera did between two frames; nothing where that does not explain them far better."""
     sizes = [(first, second)]
     while min(sizes[-1][0].shape[-2:]) >= 2 * LEAST:
         sizes.append((F.avg_pool2d(sizes[-1][0], 2), F.avg_pool2d(sizes[-1][1], 2)))
-    still = torch.eye(2, 3, device=first.device).expand(len(first), 2, 3)
+    still = _still(len(first)).to(first)
     motion = still.clone()
     motion[:, :, 2] = _shift(*sizes[-1])
-    for number, (one, other) in enumerate(reversed(sizes), 1):
-        motion = _fitted(one, other, motion, shifts_only=number == 1 < len(sizes))
-    explains = _misfit(first, second, motion) < CLEARLY * _misfit(first, second, still)
-    return torch.where(explains[:, None, None], motion, still)
+    for number, (one, other) in enumerate(reversed(sizes)):
+        motion = _fitted(one, other, motion, shifts_only=number == 0)
+    believed = _plausible(motion) & _explains(first, second, motion)
+    return torch.where(believed[:, None, None], motion, still)
+
+
+def _still(count: int) -> Motion:
+    return torch.eye(2, 3).expand(count, 2, 3)
 
 
 class Seen(NamedTuple):
@@ -115,18 +134,30 @@ def _fitted(
 def _beliefs(
     off: Float[Tensor, "b c h w"], known: Bool[Tensor, "b h w"]
 ) -> tuple[Float[Tensor, "b n"], Float[Tensor, "b 1 n"]]:
-    """All that does not fit, and how far to believe it: Cauchy's weights, by the usual misfit of the frame."""
-    spread = (3 * _usual(off, known)).clamp_min(QUIET)[:, None, None, None]
+    """All that does not fit, and how far to believe it: Cauchy's weights, by the usual misfit of a pixel."""
+    usual = off.abs().masked_fill(~known[:, None], torch.nan).flatten(1).nanmedian(1).values.nan_to_num(0)
+    spread = (3 * usual).clamp_min(QUIET)[:, None, None, None]
     return off.flatten(1), (known[:, None] / (1 + (off / spread).square())).flatten(1)[:, None]
 
 
-def _misfit(first: Float[Tensor, "b c h w"], second: Float[Tensor, "b c h w"], motion: Motion) -> Float[Tensor, "b"]:
-    """How well one explains the other where both show the same place; infinite where they share next to nothing."""
+def _plausible(motion: Motion) -> Bool[Tensor, "b"]:
+    """What a camera does between two frames that show the same: no mirror, no collapse, no leap out of the picture."""
+    grown = torch.linalg.det(motion[:, :, :2])
+    return (grown > 1 / ZOOM) & (grown < ZOOM) & (motion[:, :, 2].abs() <= 2 * REACH).all(1)
+
+
+def _explains(first: Float[Tensor, "b c h w"], second: Float[Tensor, "b c h w"], motion: Motion) -> Bool[Tensor, "b"]:
+    """Whether a motion leaves far less unexplained than none would, of what both frames show.
+
+    Part by part of the frame, and by the median of those parts: things that move by themselves decide nothing as long
+    as they are in less than half of them. Where most of a frame is flat, so that anything would do, nothing has moved.
+    """
     seen = _moved(first, motion)
-    share = seen.known.float().mean((1, 2))
-    return torch.where(share > SHARED, _usual(second - seen.frames, seen.known), torch.inf)
+    here = seen.known.float()
+    size = F.adaptive_avg_pool2d(here[:, None], BLOCKS).flatten(1)
 
+    def usual(shown: Float[Tensor, "b c h w"]) -> Float[Tensor, "b"]:
+        off = F.adaptive_avg_pool2d(((second - shown).abs().mean(1) * here)[:, None], BLOCKS).flatten(1)
+        return (off / size).masked_fill(size < PART, torch.nan).nanmedian(1).values
 
-def _usual(off: Float[Tensor, "b c h w"], known: Bool[Tensor, "b h w"]) -> Float[Tensor, "b"]:
-    """The median: things that move by themselves are no part of it, as long as they are less than half of the frame."""
-    return off.abs().masked_fill(~known[:, None], torch.nan).flatten(1).nanmedian(1).values.nan_to_num(0)
+    return usual(seen.frames) < CLEARLY * usual(first)

@@ -44,7 +44,7 @@ class Pixels(nn.Module):
 
     @torch.no_grad()
     def fit(self, mean: Float[Tensor, "3 H W"], std: Float[Tensor, "3 H W"], floor: float = FLOOR) -> None:
-        """Standardise in time: a rare, tiny thing weighs as much as a busy, large one. The camera must stand still."""
+        """Standardise in time: a rare, tiny thing weighs as much as a busy, large one. For still pictures."""
         self.mean.copy_(mean)
         self.scale.copy_(std + floor * 255)
 

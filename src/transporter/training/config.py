@@ -86,7 +86,7 @@ class TrainConfig:
             raise InputError(f"not a training this version knows: {error}") from error
 
 
-BEFORE = {"moving_camera": False}  # how pairs were collected by versions that knew nothing of it
+COLLECTED_BEFORE = {"moving_camera": False}  # how pairs were collected by versions that knew of nothing else
 
 
 def of_today(settings: dict[str, Any]) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def of_today(settings: dict[str, Any]) -> dict[str, Any]:
     if isinstance(config := settings.get("config"), dict):
         found["config"] = TrainConfig.from_json(config).to_json()
     if isinstance(collected := settings.get("collected"), dict):
-        found["collected"] = BEFORE | collected
+        found["collected"] = COLLECTED_BEFORE | collected
     return found
 
 

@@ -229,7 +229,7 @@ def test_stretches_by_hand() -> None:
         {"step": 11, "episodes": [[0, 7.0, 3]]},
         {"step": 100, "episodes": [[1, 1.0, 9]]},
     ]
-    one, other = stretches(rows, 2, total=100)
+    one, other = stretches(rows, 2, ProtocolConfig(interactions=100))
     assert one == [{"games": 2, "mean": 2.5, "best": 4.0}, {"games": 1, "mean": 7.0, "best": 7.0}, *[{}] * 8]
     assert other == [*[{}] * 9, {"games": 1, "mean": 1.0, "best": 1.0}]
 

@@ -10,6 +10,7 @@ from transporter.typed import unknown
 
 MOST_OPINIONS = 16
 MOST_GROUND = 80  # as many parts as the shipped detectors' frames have pixels
+TENTHS = 10  # of a training, of which games are told
 MOST_LIMIT = 1e6  # rescaled: 1e12 points
 
 
@@ -175,6 +176,10 @@ class ProtocolConfig:
     def life_loss_forgets(self) -> bool:
         """Whether memory begins anew where a life is lost."""
         return self.life_loss_ends and not self.life_loss_keeps
+
+    def tenth(self, step: int) -> int:
+        """In which tenth of the training an interaction is, from 0."""
+        return min(TENTHS * (step - 1) // self.interactions, TENTHS - 1)
 
     def epsilon(self, step: int) -> float:
         """Share of random actions at an interaction."""

@@ -12,7 +12,6 @@ from transporter.control.keyqn.config import KeyQNConfig
 from transporter.control.keyqn.games import game
 from transporter.control.keyqn.in_loop import own_copies
 from transporter.control.keyqn.observe import Kind, Observer, observer
-from transporter.control.keyqn.outcome import tenth
 from transporter.control.keyqn.training import Game, Training
 from transporter.envs import atari
 from transporter.errors import InputError
@@ -111,7 +110,8 @@ def learn(
             notices.step(step)
             stop = notices.stopping()
             saves = stop or (checkpoint_every and step % checkpoint_every == 0 and step < last)
-            if saves or step % log_every == 0 or step == last or tenth(step, last) < tenth(step + 1, last):
+            tenth_ends = config.protocol.tenth(step) < config.protocol.tenth(step + 1)
+            if saves or step % log_every == 0 or step == last or tenth_ends:
                 now = time.perf_counter()
                 row = _row(training, step, episodes, (step - since_count) / (now - since))
                 run.log(row)  # before the checkpoint: a row too many is forgotten on resume, one too few stays away

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transporter.control.doubts import left_out
+from transporter.control.keyqn.config import TENTHS, ProtocolConfig
 from transporter.control.keyqn.scores import human_normalised
 from transporter.files import is_number, made_of, parse_json
 from transporter.results import Result
@@ -15,7 +16,6 @@ from transporter.runs import Json, Run
 if TYPE_CHECKING:
     from transporter.control.keyqn.experiment import Experiment
 
-TENTHS = 10  # of a training, of which games are told
 Scores = dict[str, list[list[float]]]  # game → seed → episodes
 
 
@@ -23,7 +23,7 @@ def result_file(path: Path) -> Path:
     return path / "keyqn.json"
 
 
-def told(experiment: "Experiment", run: Run) -> Json | None:
+def read_result(experiment: "Experiment", run: Run) -> Json | None:
     """What was measured; None where nothing was yet, or the file is damaged: it is made again from the scores."""
     try:
         found = parse_json(result_file(run.path).read_bytes())
@@ -34,14 +34,14 @@ def told(experiment: "Experiment", run: Run) -> Json | None:
         return None
 
 
-def tell(experiment: "Experiment", run: Run, scores: Scores, device: str, took: float | None) -> Json:
-    """Written down; `took`: seconds of the evaluation, where all of it was made at one go."""
+def write_result(experiment: "Experiment", run: Run, scores: Scores, device: str, took: float | None) -> Json:
+    """Into keyqn.json, and read again; `took`: seconds of the evaluation, where all of it was made at one go."""
     rows, agents = run.metrics(), len(experiment.agents)
     with made_of(run.metrics_file):
         times = {"training seconds": round(seconds(rows), 1)}
         learning = {
             "curves": curves(rows, agents),
-            "stretches": stretches(rows, agents, experiment.config.protocol.interactions),
+            "stretches": stretches(rows, agents, experiment.config.protocol),
         }
     if took is not None:
         times["evaluation seconds"] = round(took, 1)
@@ -54,7 +54,7 @@ def tell(experiment: "Experiment", run: Run, scores: Scores, device: str, took: 
         details={"scores": scores, **learning},
         device=device,
     ).write(result_file(run.path))
-    found = told(experiment, run)
+    found = read_result(experiment, run)
     assert found is not None
     return found
 
@@ -86,17 +86,12 @@ def curves(rows: Sequence[Json], agents: int, window: int = 20) -> list[list[tup
     return lines
 
 
-def tenth(step: int, total: int) -> int:
-    """In which tenth of a training of so many interactions one is, from 0."""
-    return min(TENTHS * (step - 1) // total, TENTHS - 1)
-
-
-def stretches(rows: Sequence[Json], agents: int, total: int) -> list[list[Json]]:
+def stretches(rows: Sequence[Json], agents: int, protocol: ProtocolConfig) -> list[list[Json]]:
     """For each agent, of the games that were over in each tenth of the training: how many, mean and best score."""
     scores: list[list[list[float]]] = [[[] for _ in range(TENTHS)] for _ in range(agents)]
     for row in rows:
         for agent, score, _ in row["episodes"]:
-            scores[int(agent)][tenth(row["step"], total)].append(score)
+            scores[int(agent)][protocol.tenth(row["step"])].append(score)
     return [
         [{"games": len(own), "mean": round(float(np.mean(own)), 2), "best": max(own)} if own else {} for own in tenths]
         for tenths in scores
