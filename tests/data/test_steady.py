@@ -42,10 +42,11 @@ def noisy(frames: np.ndarray, levels: float, seed: int) -> np.ndarray:
     return (frames + noise).clip(0, 255).round().astype(np.uint8)
 
 
-def unchanged(pairs: np.ndarray) -> None:
+def unchanged(pairs: np.ndarray, lost: float = 0) -> None:
     found = steadied(pairs)
     np.testing.assert_array_equal(found.pairs, pairs)
     assert not found.moved.any()
+    assert found.lost.mean() >= lost if lost else not found.lost.any()
 
 
 @pytest.mark.parametrize(("right", "down"), [(3, 0), (-5, 7), (20, -11), (0, 0)])
@@ -113,9 +114,9 @@ def test_noise_and_things_that_move_are_no_camera() -> None:
 def test_what_no_camera_did_stays_as_it_is() -> None:
     """A cut to another scene, which nothing explains; half the light; and the same upside down."""
     scene = shot(scenes(32), 90, 90)
-    unchanged(np.stack((scene[:16], scene[16:]), 1))
-    unchanged(np.stack((scene, scene // 2), 1))
-    unchanged(np.stack((scene, scene[:, ::-1]), 1))
+    unchanged(np.stack((scene[:16], scene[16:]), 1), lost=0.9)
+    unchanged(np.stack((scene, scene // 2), 1), lost=0.9)
+    unchanged(np.stack((scene, scene[:, ::-1]), 1), lost=0.9)
 
 
 def test_flat_colours_that_pan() -> None:
@@ -140,7 +141,7 @@ def test_small_frames_are_shifted_at_most(size: int) -> None:
 
 def test_frames_without_anything_to_see_stay_as_they_are() -> None:
     unchanged(np.full((3, 2, 48, 48, 3), 90, np.uint8))
-    unchanged(np.stack((np.full((3, 48, 48, 3), 90, np.uint8), np.full((3, 48, 48, 3), 0, np.uint8)), 1))
+    unchanged(np.stack((np.full((3, 48, 48, 3), 90, np.uint8), np.full((3, 48, 48, 3), 0, np.uint8)), 1), lost=1)
 
 
 def test_stripes_tell_of_one_direction_alone() -> None:
@@ -150,13 +151,15 @@ def test_stripes_tell_of_one_direction_alone() -> None:
 
 
 def test_a_set_of_a_moving_camera(tmp_path: Path) -> None:
-    """The same play, with and without: the second frames are the same, and the first are nearer to them."""
+    """The same play, with and without: frames are far nearer to one another, and what went too far is left out."""
     for name, moving in (("plain", False), ("steady", True)):
         collect(quick_settings("sprites_panning", 48, 128, moving_camera=moving), tmp_path / name)
     plain, steady = (PairSet.open(tmp_path / name).load_all() for name in ("plain", "steady"))
-    np.testing.assert_array_equal(plain[:, 1], steady[:, 1])
+    taken = {pair[1].tobytes() for pair in plain}
+    assert all(pair[1].tobytes() in taken for pair in steady)
+    assert len(plain) == 128 > len(steady) > 100
     before, after = (np.abs(pairs[:, 0].astype(int) - pairs[:, 1]).mean() for pairs in (plain, steady))
-    assert after < before / 2
+    assert after < before / 3
 
 
 def test_a_collection_that_was_stopped_goes_on_to_the_same_bits(tmp_path: Path) -> None:
@@ -175,7 +178,7 @@ def test_a_collection_that_was_stopped_goes_on_to_the_same_bits(tmp_path: Path) 
 
 
 def test_whoever_says_that_the_camera_moves_where_it_does_not_is_told(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="what the camera did was found in 0 of 64 pairs"):
+    with pytest.warns(UserWarning, match=r"of 64 pairs, what the camera did was undone in 0, and 0 were left out"):
         collect(quick_settings("sprites", 48, 64, moving_camera=True), tmp_path / "still")
 
 

@@ -119,24 +119,29 @@ def fill(
             end = _take_in(writer, waiting, choose, progress or (lambda _: None), source.steps, steady)
             complete = end.complete
             writer.commit(*end)
-    if steady and 2 * steady.found < steady.seen:
+    if steady and 2 * steady.moved < steady.seen:
         warnings.warn(
-            f"what the camera did was found in {steady.found:,} of {steady.seen:,} pairs: it may move too far within a "
-            "pair, or show too little that stands still",
+            f"of {steady.seen:,} pairs, what the camera did was undone in {steady.moved:,}, and {steady.lost:,} were "
+            "left out, for it went too far between their frames: is it a camera that moves?",
             stacklevel=2,
         )
 
 
 class Steady:
-    """Pairs with what the camera did undone; counts those of which that was found."""
+    """Undoes what the camera did in pairs on offer, and counts them."""
 
     def __init__(self) -> None:
-        self.seen = self.found = 0
+        self.seen = self.moved = self.lost = 0
 
-    def __call__(self, pairs: UInt8[np.ndarray, "n 2 h w 3"]) -> UInt8[np.ndarray, "n 2 h w 3"]:
-        found = steadied(pairs)
-        self.seen, self.found = self.seen + len(pairs), self.found + int(found.moved.sum())
-        return found.pairs
+    def __call__(
+        self, pairs: list[UInt8[np.ndarray, "2 h w 3"]], origins: list[int]
+    ) -> tuple[list[UInt8[np.ndarray, "2 h w 3"]], list[int]]:
+        """Those that are left, and where they come from."""
+        found = steadied(np.stack(pairs))
+        self.seen, self.moved = self.seen + len(pairs), self.moved + int(found.moved.sum())
+        self.lost += int(found.lost.sum())
+        left = np.flatnonzero(~found.lost).tolist()
+        return [found.pairs[i] for i in left], [origins[i] for i in left]
 
 
 def _played(source: Source, settings: CollectSettings, done: Manifest) -> Generator[Offer | SegmentEnd]:
@@ -178,8 +183,10 @@ def _take_in(
             pairs.append(resize(np.stack(item.frames), side, side))
             origins.append(done.trajectories + item.trajectory)
         if len(pairs) == ROUND or (pairs and isinstance(item, SegmentEnd)):
-            offered = steady(np.stack(pairs)) if steady else np.stack(pairs)
-            for pair, origin, slot in zip(offered, origins, choose(offered, select), strict=True):
+            if steady:
+                pairs, origins = steady(pairs, origins)
+            slots = choose(np.stack(pairs), select) if pairs else ()
+            for pair, origin, slot in zip(pairs, origins, slots, strict=True):
                 if slot >= 0:
                     writer.append(pair, int(slot), origin)
             pairs, origins = [], []

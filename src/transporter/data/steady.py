@@ -25,6 +25,8 @@ ROUGH = 30.0  # grey levels, on small copies: what is further off than that is s
 QUIET = 1.0  # grey levels: as much is noise in any case
 BLOCKS = 8  # parts on a side of a frame, of which the usual one tells how well a motion explains it
 CLEARLY = 0.35  # it is believed where it leaves less than this share of what does not fit: chance leaves more
+FAINT = 3.0  # grey levels, on small copies: less than that is nothing to go by
+UNLIKE = 0.5  # frames are lost on one another where they differ by this share of what other places do
 PART = 0.25  # share of such a part that must be seen in both frames
 ZOOM = 2.0  # by how much areas may grow or shrink
 AT_ONCE = 16  # pairs: frames may be large
@@ -33,10 +35,11 @@ Motion = Float[Tensor, "b 2 3"]  # where the second frame shows (x, y) the first
 
 
 class Steadied(NamedTuple):
-    """Pairs as of a camera that stood where it was for the second frame, and which of them are not as they were."""
+    """Pairs as of a camera that stood where it was for the second frame."""
 
     pairs: UInt8[np.ndarray, "n 2 h w 3"]
-    moved: Bool[np.ndarray, "n"]
+    moved: Bool[np.ndarray, "n"]  # by a camera: what it did is undone
+    lost: Bool[np.ndarray, "n"]  # the two frames have nothing to do with one another, as far as can be told
 
 
 def steadied(pairs: UInt8[np.ndarray, "n 2 h w 3"]) -> Steadied:
@@ -45,13 +48,14 @@ def steadied(pairs: UInt8[np.ndarray, "n 2 h w 3"]) -> Steadied:
     first, second = (torch.from_numpy(resize(pairs[:, i], side, side)).permute(0, 3, 1, 2).float() for i in (0, 1))
     motion = camera_motion(first, second)
     moved = (motion != _still(len(pairs))).flatten(1).any(1).numpy()
+    lost = ~moved & _strange(first, second).numpy()
     found = pairs.copy()
     at = np.flatnonzero(moved)
     for rows in (at[i : i + AT_ONCE] for i in range(0, len(at), AT_ONCE)):
         seen = _moved(torch.from_numpy(pairs[rows, 0]).permute(0, 3, 1, 2).float(), motion[torch.from_numpy(rows)])
         frames = seen.frames.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy()
         found[rows, 0] = np.where(seen.known.numpy()[..., None], frames, pairs[rows, 1])
-    return Steadied(found, moved)
+    return Steadied(found, moved, lost)
 
 
 def camera_motion(first: Float[Tensor, "b c h w"], second: Float[Tensor, "b c h w"]) -> Motion:
@@ -153,11 +157,23 @@ def _explains(first: Float[Tensor, "b c h w"], second: Float[Tensor, "b c h w"],
     as they are in less than half of them. Where most of a frame is flat, so that anything would do, nothing has moved.
     """
     seen = _moved(first, motion)
-    here = seen.known.float()
-    size = F.adaptive_avg_pool2d(here[:, None], BLOCKS).flatten(1)
+    return _misfit(second, seen.frames, seen.known) < CLEARLY * _misfit(second, first, seen.known)
 
-    def usual(shown: Float[Tensor, "b c h w"]) -> Float[Tensor, "b"]:
-        off = F.adaptive_avg_pool2d(((second - shown).abs().mean(1) * here)[:, None], BLOCKS).flatten(1)
-        return (off / size).masked_fill(size < PART, torch.nan).nanmedian(1).values
 
-    return usual(seen.frames) < CLEARLY * usual(first)
+def _strange(first: Float[Tensor, "b c h w"], second: Float[Tensor, "b c h w"]) -> Bool[Tensor, "b"]:
+    """Whether two frames are about as unlike as different places of one scene; on small copies, without their noise."""
+    small = max(1, min(first.shape[2:]) // (2 * BLOCKS))
+    one, other = F.avg_pool2d(first, small), F.avg_pool2d(second, small)
+    everywhere = torch.ones_like(one[:, 0], dtype=torch.bool)
+    elsewhere = other.roll([side // 2 for side in other.shape[2:]], (2, 3))
+    return _misfit(other, one, everywhere) > FAINT + UNLIKE * _misfit(other, elsewhere, everywhere)
+
+
+def _misfit(
+    one: Float[Tensor, "b c h w"], other: Float[Tensor, "b c h w"], known: Bool[Tensor, "b h w"]
+) -> Float[Tensor, "b"]:
+    """Mean difference in the usual part of a frame, of those that are known well enough."""
+    known = known.float()
+    size = F.adaptive_avg_pool2d(known[:, None], BLOCKS).flatten(1)
+    off = F.adaptive_avg_pool2d(((one - other).abs().mean(1) * known)[:, None], BLOCKS).flatten(1)
+    return (off / size).masked_fill(size < PART, torch.nan).nanmedian(1).values
