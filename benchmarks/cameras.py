@@ -25,6 +25,8 @@ from transporter.envs.sprite_worlds import WORLDS
 from transporter.envs.sprites import EPISODE, SpriteEnv, make_vector
 from transporter.models.zoo import from_run
 from transporter.report.clip import ClipWriter
+from transporter.report.draw import strip
+from transporter.report.published import save_picture
 from transporter.results import Result
 from transporter.runs import Run
 from transporter.tracking.evaluate import evaluate, play
@@ -37,6 +39,7 @@ APART = (1, 5, 10, 20)  # steps between the frames of a pair
 CORNERS = np.array([[-1, 1, -1, 1], [-1, -1, 1, 1], [1, 1, 1, 1]])
 SIDE = 96  # of a clip
 CLIPS = 10
+SHOWN = 80  # frames, of which every tenth is drawn
 EVALUATION_SEED = 1_000_000
 PHOTOGRAPH = "grace_hopper.jpg"  # comes with matplotlib
 SWAY = np.array([0.35, 0.45, 0.12, 0.12])  # how far a hand goes: right and down (photographs), turning (radians), zoom
@@ -133,11 +136,18 @@ class OverPhotograph(PixelEnv):
         return (black + (white - black) / 255 * ground).round().astype(np.uint8)
 
 
-def photograph(out: Path, seeds: int = 2, steps: int = 2_700, work: Path = Path("runs/benchmark-cameras")) -> None:
+def photograph(
+    out: Path,
+    picture: Path | None = None,
+    seeds: int = 2,
+    steps: int = 2_700,
+    work: Path = Path("runs/benchmark-cameras"),
+) -> None:
     """Learn from compressed clips, as of a moving camera and as of one that stands still; measure on fresh ones.
 
     Args:
         out: File for the results.
+        picture: Also draw what the first training of each finds in a fresh clip.
         seeds: How many trainings of each.
         steps: Of each training.
         work: Folder for clips, data sets and runs.
@@ -151,6 +161,8 @@ def photograph(out: Path, seeds: int = 2, steps: int = 2_700, work: Path = Path(
                 for sight in play(OverPhotograph(SIDE), frames=EPISODE, seed=number):
                     clip.add(sight.frame)
     figures: dict[str, float] = {}
+    fresh = [sight.frame for sight in play(OverPhotograph(SIDE), frames=SHOWN, seed=EVALUATION_SEED)][::10]
+    rows = []
     for kind, moving in (("steadied", True), ("as they are", False)):
         for seed in range(seeds):
             config = preset("tiny", keypoints=3, seed=seed, steps=steps)
@@ -160,11 +172,16 @@ def photograph(out: Path, seeds: int = 2, steps: int = 2_700, work: Path = Path(
             run = Run.create(folder / "run", {"environment": "video", "config": config.to_json()})
             with run.lock():
                 train(config, pairs, run, Hardware(device="cpu"))
-            found = evaluate(OverPhotograph(config.model.size), from_run(run), frames=4_000, seed=EVALUATION_SEED)
+            detector = from_run(run)
+            if seed == 0:
+                rows.append(strip(np.stack(fresh), detector(np.stack(fresh)), every=1))
+            found = evaluate(OverPhotograph(config.model.size), detector, frames=4_000, seed=EVALUATION_SEED)
             for length in (1, 20, 200):
                 share = round(found.curve.at(length).ratio, 4)
                 figures[f"{kind}, seed {seed}: share at {length}"] = share
                 print(f"{kind}, seed {seed}: share of the possible at length {length}: {share}", flush=True)
+    if picture:
+        save_picture(np.concatenate(rows), picture)
     shown = {"photograph": PHOTOGRAPH, "clips": CLIPS, "side": SIDE, "sway": SWAY.tolist(), "lasting": LASTING}
     Result(
         "a camera over a photograph",
