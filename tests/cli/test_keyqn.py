@@ -144,7 +144,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(refused, command: str, line: s
 
 
 @pytest.mark.parametrize("verb", [["keyqn"], ["reproduce", "keyqn"]])
-@pytest.mark.parametrize(("given", "hidden"), [([], 256), (["--preset", "light"], 128), (["--preset=light"], 128)])
+@pytest.mark.parametrize(("given", "hidden"), [([], 128), (["--preset", "full"], 256), (["--preset=full"], 256)])
 def test_settings_begin_from_a_preset(forked, tmp_path: Path, verb: list[str], given: list[str], hidden: int) -> None:
     said = " ".join(forked(*verb, *given, "--help", cwd=tmp_path).out.replace("│", " ").split())
     assert f"units of the layers before and after the memory (default: {hidden})" in said
@@ -153,12 +153,12 @@ def test_settings_begin_from_a_preset(forked, tmp_path: Path, verb: list[str], g
 def test_what_is_given_changes_the_preset(forked, tmp_path: Path) -> None:
     """Also where it is what it would have been without one."""
     small = ["--protocol.interactions", "40", "--protocol.episodes", "1", "--protocol.evaluation-epsilon", "1"]
-    given = ["--preset", "light", "--learning.batch", "16", "--observation", "objects", "--seeds", "1", "--video", "0"]
+    given = ["--preset", "full", "--learning.batch", "8", "--observation", "objects", "--seeds", "1", "--video", "0"]
     ended = forked("keyqn", "ms_pacman", *given, *small, "--json", "told.json", cwd=tmp_path)
     assert ended.code == 0, ended.err
-    assert "done: runs/keyqn-ms_pacman-objects-light" in ended.err
+    assert "done: runs/keyqn-ms_pacman-objects-full" in ended.err
     config = json.loads((tmp_path / "told.json").read_text())["config"]
-    assert (config["learning"]["batch"], config["network"]["hidden"]) == (16, 128)
+    assert (config["learning"]["batch"], config["network"]["hidden"]) == (8, 256)
 
 
 def test_an_evaluation_that_is_stopped_says_how_to_go_on(started, tmp_path: Path) -> None:
@@ -222,9 +222,9 @@ def test_what_is_refused_is_refused_before_anything_is_learnt(forked, tmp_path: 
 def test_the_table_of_the_paper_with_random_play_beside_it(forked, results_page, tmp_path: Path) -> None:
     page = results_page("keyqn")
     options = ["--games", "ms_pacman", "--observations", "random", "--seeds", "2", "--protocol.episodes", "3"]
-    ended = forked("reproduce", "keyqn", *options, "--preset", "light", "--docs", "docs", cwd=tmp_path)
+    ended = forked("reproduce", "keyqn", *options, "--preset", "full", "--docs", "docs", cwd=tmp_path)
     assert ended.code == 0, ended.err
-    out = tmp_path / "results" / "keyqn" / "light"  # what the full agents scored has its own place
+    out = tmp_path / "results" / "keyqn" / "full"  # what the light agents scored has its own place
     summary = json.loads((out / "summary.json").read_text())
     assert 100 < summary["figures"]["random: ms_pacman mean"] < 700  # published: 307
     assert summary["from"]["random"]["commit"] == summary["commit"]
@@ -237,14 +237,14 @@ def test_the_table_of_the_paper_with_random_play_beside_it(forked, results_page,
     # The same from what was measured, and one line where it is of other games.
     table = (out / "table.md").read_bytes()
     (out / "table.md").unlink()
-    gather = ["reproduce", "keyqn", "--observations", "random", "--gather", "--preset", "light"]
+    gather = ["reproduce", "keyqn", "--observations", "random", "--gather", "--preset", "full"]
     ended = forked(*gather, "--games", "ms_pacman", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert (out / "table.md").read_bytes() == table
     assert json.loads((out / "summary.json").read_text())["from"] == summary["from"]
     ended = forked(*gather, "--games", "ms_pacman,pong", cwd=tmp_path)
     assert ended.code == 2
-    assert ended.err.splitlines() == ["transporter: results/keyqn/light/random.json has no scores of pong"]
+    assert ended.err.splitlines() == ["transporter: results/keyqn/full/random.json has no scores of pong"]
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "results.md").write_text("nothing\n")
     ended = forked(*gather, "--games", " ms_pacman ", "--docs", "elsewhere", cwd=tmp_path)

@@ -41,7 +41,7 @@ def keyqn(
     seeds: int = 3,
     first_seed: int = 0,
     observation: Observation = "keypoints",
-    preset: Preset = "full",
+    preset: Preset = "light",
     model: Maybe[list[str]] = None,
     out: Maybe[Path] = None,
     json: Maybe[Path] = None,
@@ -62,9 +62,9 @@ def keyqn(
         seeds: How many agents learn each game.
         first_seed: The first of their seeds.
         observation: keypoints and features under them, either of the two, true objects, or the pixels.
-        preset: Where the settings below begin: full; or light, for a CPU, together with --observation points.
+        preset: Where the settings below begin: light, which a CPU can carry out, too; or full, larger networks.
         model: The detector, for one game; or GAME=MODEL for each. By default the shipped model of the game's name.
-        out: Run folder; by default runs/keyqn-GAMES-OBSERVATION, and -PRESET where that is not full.
+        out: Run folder; by default runs/keyqn-GAMES-OBSERVATION, and -PRESET where that is not light.
         json: Also write the results to this file.
         video: Seconds of a clip of each game's best agent at play, with its keypoints; 0: none.
         log_every: Interactions between rows of metrics.jsonl.
@@ -202,7 +202,7 @@ def note(experiment: "Experiment", recent: dict[int, float]) -> str:
 
 def titled(observation: str, preset: Preset) -> str:
     """What a run folder is called after: agents of two presets are not in one another's way."""
-    return observation if preset == "full" else f"{observation}-{preset}"
+    return observation if preset == "light" else f"{observation}-{preset}"
 
 
 def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware") -> "Json":

@@ -21,7 +21,7 @@ from transporter.training.learner import Hardware
 
 CPU = Hardware(device="cpu")
 QUICK = KeyQNConfig(
-    NetworkConfig(hidden=48, memory=32, thermometer=10, bins=21, limit=2.0),
+    NetworkConfig(hidden=48, memory=32, thermometer=10, speeds=20, bins=21, limit=2.0),
     LearningConfig(
         updates=1, batch=24, burn_in=2, unroll=7, rate=3e-3, target_rate=0.03, steps_start=3, steps_end=3,
         gamma_start=0.97, gamma_end=0.97, reset_every=0,

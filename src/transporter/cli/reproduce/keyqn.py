@@ -28,14 +28,14 @@ class Options:
     """Atari games, with commas between them; all of them learn at once."""
     observations: str = "keypoints"
     """What agents see, with commas between: keypoints, points, features, objects, pixels; and random, for no agent."""
-    preset: Preset = "full"
-    """Where the settings below begin: full; or light, for a CPU, together with --observations points."""
+    preset: Preset = "light"
+    """Where the settings below begin: light, which a CPU can carry out, too; or full, larger networks."""
     seeds: int = 3
     """How many agents learn each game."""
     model: Maybe[list[str]] = None
     """GAME=MODEL, for games without a shipped model or with another."""
     out: Maybe[Path] = None
-    """Folder for results: JSON, summary.json, table.md; by default results/keyqn, with light results/keyqn/light."""
+    """Folder for results: JSON, summary.json, table.md; by default results/keyqn, with full results/keyqn/full."""
     runs: Path = Path("runs/keyqn")
     """Folder for the run folders; what is there already is not made again."""
     gather: bool = False
@@ -64,7 +64,7 @@ def keyqn(
     """Scores after 100,000 interactions, game by game, beside the paper's and others'. Run again to go on."""
     check_seeds(given.seeds)
     at_least(0, video=given.video, checkpoint_every=given.checkpoint_every)
-    apart = [] if given.preset == "full" else [given.preset]
+    apart = [] if given.preset == "light" else [given.preset]
     device, out = device_named(given.device), folder_named(given.out or Path("results/keyqn", *apart))
     docs_named(given.docs)
     games, observations = ([name.strip() for name in names.split(",")] for names in (given.games, given.observations))

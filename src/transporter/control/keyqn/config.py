@@ -18,14 +18,14 @@ MOST_LIMIT = 1e6  # rescaled: 1e12 points
 class NetworkConfig:
     """The Q-network. The paper says recurrent, thermometer code and features, and leaves the sizes open."""
 
-    thermometer: int = 40  # thresholds per axis: two pixels of an 80×80 frame each (the paper gives none)
+    thermometer: int = 20  # thresholds per axis: four pixels of an 80×80 frame each (the paper gives none)
     motion: bool = True  # also how far each keypoint moved since the last frame (not in the paper)
-    speeds: int = 20  # … thermometer-coded, too, by so many thresholds per axis
+    speeds: int = 8  # … thermometer-coded, too, by so many thresholds per axis
     level_features: bool = True  # to mean 0 and deviation 1: as they come, of up to 97, they drown places
     ground: int = 0  # beside keypoints, the mean of so many by so many parts of the frame: what changes unmoved; 0: not
     align: int = 8  # a keypoint takes a multiple of so many inputs: a GPU is slow with rows of an odd width
-    hidden: int = 256  # units of the layers before and after the memory
-    memory: int = 128  # units of the LSTM (the paper's options agent, which sees pixels, has 256: §4.2.2)
+    hidden: int = 128  # units of the layers before and after the memory
+    memory: int = 64  # units of the LSTM (the paper's options agent, which sees pixels, has 256: §4.2.2)
     forget: float = 0.0  # added to the forget gates: with 2, nine tenths of a memory are kept at first, with 0 half
     dueling: bool = True  # value and advantages apart (Wang et al. 2016; kept by Rainbow, SPR and BBF)
     bins: int = 51  # Q as a histogram, learnt by classification (Farebrother et al. 2024); 0: a number, by regression
@@ -59,8 +59,8 @@ class LearningConfig:
     BBF: Schwarzer et al. 2023; R2D2 and MEME: Kapturowski et al. 2019 and 2022; SR-SPR: D'Oro et al. 2023.
     """
 
-    updates: int = 1  # per interaction (SR-SPR and BBF: 2 to 8, of 32 transitions each; ours are of 16 × 16 rows)
-    batch: int = 16  # sequences in an update (R2D2: 64; SPR and BBF: 32 transitions)
+    updates: int = 1  # per interaction (SR-SPR and BBF: 2 to 8, of 32 transitions each; ours are of 8 × 16 rows)
+    batch: int = 8  # sequences in an update (R2D2: 64; SPR and BBF: 32 transitions)
     burn_in: int = 8  # rows that only bring the memory up to date (R2D2: 40 of 80; our episodes are shorter)
     unroll: int = 16  # rows learnt from, after those
     rate: float = 3e-4  # Adam's (BBF and R2D2: 1e-4, for deeper networks)
@@ -231,12 +231,12 @@ class KeyQNConfig:
             raise InputError(f"not an agent this version knows: {unknown(error)}") from error
 
 
-Preset = Literal["full", "light"]
-# light: smaller networks and batches, so that a CPU does not take hours; docs/results.md has what agents score with it.
+Preset = Literal["light", "full"]
+# full: larger networks and batches, which take a GPU; docs/results.md has what agents score with either.
 PRESETS: dict[Preset, KeyQNConfig] = {
-    "full": KeyQNConfig(),
-    "light": KeyQNConfig(
-        NetworkConfig(thermometer=20, speeds=8, hidden=128, memory=64),
-        LearningConfig(batch=8),
+    "light": KeyQNConfig(),
+    "full": KeyQNConfig(
+        NetworkConfig(thermometer=40, speeds=20, hidden=256, memory=128),
+        LearningConfig(batch=16),
     ),
 }
