@@ -161,7 +161,7 @@ def photograph(
                 for sight in play(OverPhotograph(SIDE), frames=EPISODE, seed=number):
                     clip.add(sight.frame)
     figures: dict[str, float] = {}
-    fresh = [sight.frame for sight in play(OverPhotograph(SIDE), frames=SHOWN, seed=EVALUATION_SEED)][::10]
+    fresh = [sight.frame for sight in play(OverPhotograph(SIDE), frames=SHOWN, seed=EVALUATION_SEED)]
     rows = []
     for kind, moving in (("steadied", True), ("as they are", False)):
         for seed in range(seeds):
@@ -174,7 +174,7 @@ def photograph(
                 train(config, pairs, run, Hardware(device="cpu"))
             detector = from_run(run)
             if seed == 0:
-                rows.append(strip(np.stack(fresh), detector(np.stack(fresh)), every=1))
+                rows.append(strip(np.stack(fresh), detector(np.stack(fresh))))
             found = evaluate(OverPhotograph(config.model.size), detector, frames=4_000, seed=EVALUATION_SEED)
             for length in (1, 20, 200):
                 share = round(found.curve.at(length).ratio, 4)
