@@ -77,7 +77,7 @@ def main(
     """Times on this machine. Detectors have random weights: they take as long as trained ones."""
     kind: Kind = observation
     config = KeyQNConfig(
-        NetworkConfig(hidden=hidden, memory=hidden),
+        NetworkConfig(thermometer=40, speeds=20, hidden=hidden, memory=hidden),
         LearningConfig(updates=updates, batch=batch),
         ProtocolConfig(interactions=4 * steps + 1_000, first_updates=300),
     )

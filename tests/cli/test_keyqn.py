@@ -203,7 +203,9 @@ def test_a_run_knows_its_detector_and_does_not_go_on_with_another(forked, tmp_pa
     ended = forked(*command, "--model", "breakout", "--json", "told.json", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert "the model learnt from breakout, not from pong" in ended.err
-    learnt_from = json.loads((tmp_path / "told.json").read_text())["config"]["detectors learnt from"]["pong"]
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert told["detectors"]["pong"].keys() == {"weights", "pairs", "blinkers"}
+    learnt_from = told["config"]["detectors learnt from"]["pong"]
     assert learnt_from.startswith("breakout: ")
     again = forked(*command, "--model", "other.safetensors", cwd=tmp_path)
     assert again.code == 2
@@ -220,10 +222,11 @@ def test_what_is_refused_is_refused_before_anything_is_learnt(forked, tmp_path: 
 
 
 def test_the_table_of_the_paper_with_random_play_beside_it(forked, results_page, tmp_path: Path) -> None:
-    page = results_page("keyqn")
+    page = results_page("keyqn-full")
     options = ["--games", "ms_pacman", "--observations", "random", "--seeds", "2", "--protocol.episodes", "3"]
     ended = forked("reproduce", "keyqn", *options, "--preset", "full", "--docs", "docs", cwd=tmp_path)
     assert ended.code == 0, ended.err
+    assert [path.name for path in (tmp_path / "results" / "keyqn").iterdir()] == ["full"]
     out = tmp_path / "results" / "keyqn" / "full"  # what the light agents scored has its own place
     summary = json.loads((out / "summary.json").read_text())
     assert 100 < summary["figures"]["random: ms_pacman mean"] < 700  # published: 307
@@ -245,11 +248,41 @@ def test_the_table_of_the_paper_with_random_play_beside_it(forked, results_page,
     ended = forked(*gather, "--games", "ms_pacman,pong", cwd=tmp_path)
     assert ended.code == 2
     assert ended.err.splitlines() == ["transporter: results/keyqn/full/random.json has no scores of pong"]
+    ended = forked("reproduce", "keyqn", "--observations", "random", "--gather", cwd=tmp_path)
+    assert ended.err.splitlines() == [
+        "transporter: results/keyqn/random.json cannot be read: No such file or directory"
+    ]
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "results.md").write_text("nothing\n")
     ended = forked(*gather, "--games", " ms_pacman ", "--docs", "elsewhere", cwd=tmp_path)
     assert ended.code == 0
     assert "elsewhere/results.md has no place for the table" in ended.err
+
+
+def test_results_of_other_agents_are_not_written_over(forked, tmp_path: Path) -> None:
+    (tmp_path / "runs" / "old" / "scores").mkdir(parents=True)
+    (tmp_path / "runs" / "old" / "run.json").write_text("{}")
+    (tmp_path / "clip.mp4").write_bytes(b"not results")
+    for file, line in [
+        ("runs/old/scores/pong.json", "a run folder has scores for itself: name another"),
+        ("clip.mp4", "clip.mp4 is there and holds no results: name another"),
+    ]:
+        ended = forked("keyqn", "pong", "--json", file, cwd=tmp_path)
+        assert (ended.code, ended.err.splitlines()[-1].endswith(line)) == (2, True), ended.err
+    random = ["reproduce", "keyqn", "--observations", "random", "--out", "out", "--protocol.episodes"]
+    games = ["--games", "ms_pacman,pong", "--seeds", "2"]
+    assert forked(*random, "1", *games, cwd=tmp_path).code == 0
+    first = (tmp_path / "out" / "random.json").read_bytes()
+    for given, line in [
+        (["2", *games], "out/random.json has results of other settings (protocol.episodes): name another --out"),
+        (["1", "--games", "pong", "--seeds", "2"], "out/random.json has results of more agents (ms_pacman)"),
+        (["1", *games[:-1], "1"], "out/random.json has results of more agents (ms_pacman, pong)"),
+    ]:
+        ended = forked(*random, *given, cwd=tmp_path)
+        assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+        assert line in ended.err
+        assert (tmp_path / "out" / "random.json").read_bytes() == first
+    assert forked(*random, "1", *games[:-1], "3", cwd=tmp_path).code == 0  # the same agents, and one more
 
 
 def result(name: str, mean: object = 1.0, **protocol: object) -> dict[str, Any]:
@@ -303,6 +336,8 @@ def test_agents_of_an_earlier_version_are_joined_where_their_settings_are_the_sa
     (tmp_path / "points.json").write_text(json.dumps(ours))
     (tmp_path / "more.json").write_text(json.dumps(ours | {"config": before, "seeds": {"agents": [1]}}))
     table = ["reproduce", "keyqn", "--gather", "--out", ".", "--games", "pong", "--observations", "points"]
+    ended = forked(*table, "--gather", "--network.hidden", "3", cwd=tmp_path)
+    assert (ended.code, ended.err) == (2, "transporter: --gather learns nothing: say no settings of agents\n")
     ended = forked(*table, "--more", "points=more.json", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert "**ours, points** (2 × 2)" in (tmp_path / "table.md").read_text()
@@ -339,12 +374,14 @@ def test_more_agents_of_some_games_stand_in_the_same_row(forked, tmp_path: Path)
     scores = {"pong": [[1.0, 2.0], [3.0, 4.0]], "breakout": [[3.0, 3.0], [4.0, 6.0]]}
     numbers = {f"{game} {what}": 1.0 for game in scores for what in ("mean", "std")}
     whole = result("points") | {"scores": scores, "figures": numbers, "seeds": {"agents": [3, 1]}}
+    whole["detectors"] = {"pong": {"weights": "a"}, "breakout": {"weights": "b"}}
     whole["config"]["detectors learnt from"] = {"pong": {"frames": 1}, "breakout": {"frames": 2}}
     own = {**whole["config"], "detectors learnt from": {"breakout": {"frames": 2}}}
     more = whole | {
         "config": own,
         "scores": {"breakout": [[10.0, 10.0]]},
         "seeds": {"agents": [2]},
+        "detectors": {"breakout": {"weights": "b"}},
         "command": "transporter keyqn",
     }
     (tmp_path / "points.json").write_text(json.dumps(whole))
@@ -359,12 +396,14 @@ def test_more_agents_of_some_games_stand_in_the_same_row(forked, tmp_path: Path)
     assert summary["figures"]["points: pong seed 1"] == 3.5
     assert summary["from"]["points"]["also"] == [{"command": "transporter keyqn"}]
     assert summary["from"]["points"]["seeds"] == {"agents": {"pong": [3, 1], "breakout": [3, 1, 2]}}
+    assert summary["from"]["points"]["detectors"] == whole["detectors"]
     words = (tmp_path / "table.md").read_text()
     assert "**ours, points** (3 × 2, pong 2 × 2) | 6.0 ± 3.6 | 2.5 ± 1.4 |" in words
 
     (tmp_path / "other.json").write_text(
         json.dumps(more | {"config": {**own, "protocol": {"interactions": 7, "sticky": 0.0}}})
     )
+    (tmp_path / "eyes.json").write_text(json.dumps(more | {"detectors": {"breakout": {"weights": "c"}}}))
     (tmp_path / "same.json").write_text(json.dumps(more | {"seeds": {"agents": [1]}}))
     (tmp_path / "old.json").write_text(json.dumps(more | {"seeds": {}}))
     (tmp_path / "null.json").write_text(json.dumps(more | {"scores": {"breakout": [[10.0, None]]}}))
@@ -375,6 +414,7 @@ def test_more_agents_of_some_games_stand_in_the_same_row(forked, tmp_path: Path)
     (tmp_path / "game.json").write_text(json.dumps(more | {"scores": {"seaquest": [[1.0]]}, "figures": numbers}))
     for given, line in [
         ("points=other.json", "other.json: its agents learnt with other settings: protocol.interactions"),
+        ("points=eyes.json", "eyes.json: its agents of breakout see by another detector"),
         ("points=null.json", "null.json is not a result of agents"),
         ("points=few.json", "few.json: its agents played breakout in another number of episodes"),
         ("points=seeds.json", "seeds.json cannot be joined: 2 seeds, and scores of 1"),

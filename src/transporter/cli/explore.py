@@ -1,6 +1,6 @@
 """transporter explore: options from keypoints, learnt without reward."""
 
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from transporter.cli.claimed import leave_a_core, shared_run
-from transporter.cli.given import Maybe, at_least, device_named, room_for, warn_of_another
+from transporter.cli.given import Maybe, at_least, device_named, room_for_json, warn_of_another
 from transporter.control.options.config import OptionsConfig
 from transporter.errors import InputError
 
@@ -76,7 +76,7 @@ def explore(
     device = device_named(device)
     path = out or Path("runs") / f"explore-{game}-seed{seed}"
     schedule = Schedule(frames, evaluate_every, log_every, checkpoint_every)
-    with room_for(json) if json else nullcontext():
+    with room_for_json(json):
         with process_group(Hardware(device).resolve()) as rank:
             experiment = experiment_of(game, seed, settings, model, keypoints, device)
             carry_out(experiment, path, device, schedule, video, spread_over(ray, actors), rank)

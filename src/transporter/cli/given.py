@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 MOST = 2**31 - 1
 MOST_SEEDS = 64  # each has its weights and its state in memory
-OWN_FILES = ("run.json", "metrics.jsonl", "lock")  # of a run folder, which nobody else may write
+# Of a run folder, which nobody else may write:
+OWN_FILES = ("run.json", "metrics.jsonl", "lock")
+OWN_FOLDERS = ("agents", "best", "checkpoints", "scores")
 T = TypeVar("T")
 # An option that may stay unset; its help says "by default …", which is better than "(default: None)".
 Maybe = Annotated[T | None, tyro.conf.arg(help_behavior_hint="")]
@@ -81,6 +83,8 @@ def room_for(path: Path) -> Iterator[Path]:
     place = replaceable(path)
     if place.name in OWN_FILES:
         raise InputError(f"{path}: a run folder has a file of that name for itself: name another")
+    if place.parent.name in OWN_FOLDERS and (place.parent.parent / "run.json").exists():
+        raise InputError(f"{path}: a run folder has {place.parent.name} for itself: name another")
     with no_empty_folders(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)
         tried = temporary_beside(place)
@@ -90,6 +94,20 @@ def room_for(path: Path) -> Iterator[Path]:
         except OSError as error:  # no right to, or too long a name
             raise InputError(f"{place}: cannot be written ({error.strerror})") from None
         yield path
+
+
+@contextmanager
+def room_for_json(path: Path | None) -> Iterator[None]:
+    """The same for results; what is there, and is something else, was not meant."""
+    if path is None:
+        yield
+        return
+    if path.is_file() and path.stat().st_size:
+        with suppress(OSError), path.open("rb") as file:
+            if file.read(1) != b"{":
+                raise InputError(f"{path} is there and holds no results: name another")
+    with room_for(path):
+        yield
 
 
 def without_ending(path: Path) -> Path:

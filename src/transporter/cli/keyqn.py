@@ -2,15 +2,15 @@
 
 import time
 from argparse import ArgumentParser
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from transporter.cli.claimed import claimed_run, leave_a_core
-from transporter.cli.given import Maybe, at_least, check_seeds, device_named, room_for, warn_of_another
-from transporter.control.keyqn.config import PRESETS, KeyQNConfig, Preset
+from transporter.cli.given import Maybe, at_least, check_seeds, device_named, room_for_json, warn_of_another
+from transporter.control.keyqn.config import DEFAULT, PRESETS, KeyQNConfig, Preset
 from transporter.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def keyqn(
     seeds: int = 3,
     first_seed: int = 0,
     observation: Observation = "keypoints",
-    preset: Preset = "light",
+    preset: Preset = DEFAULT,
     model: Maybe[list[str]] = None,
     out: Maybe[Path] = None,
     json: Maybe[Path] = None,
@@ -51,7 +51,7 @@ def keyqn(
     in_loop: bool = False,
     device: str = "auto",
     compile: bool = False,
-    settings: Settings = KeyQNConfig(),  # noqa: B008
+    settings: Settings = PRESETS[DEFAULT],
 ) -> None:
     """Learn to play Atari games in 100,000 interactions, then evaluate. Run the same command again to go on.
 
@@ -89,7 +89,7 @@ def keyqn(
     chosen = tuple(range(first_seed, first_seed + seeds))
     experiment = Experiment(tuple(game), chosen, observation, settings, detectors, in_loop)
     path = out or Path("runs") / f"keyqn-{'-'.join(game)}-{titled(observation, preset)}{'-in-loop' * in_loop}"
-    with room_for(json) if json else nullcontext():
+    with room_for_json(json):
         carry_out(experiment, path, Hardware(device, compile=compile), log_every, checkpoint_every, video)
         if json is not None:
             from transporter.files import write_text
@@ -202,7 +202,7 @@ def note(experiment: "Experiment", recent: dict[int, float]) -> str:
 
 def titled(observation: str, preset: Preset) -> str:
     """What a run folder is called after: agents of two presets are not in one another's way."""
-    return observation if preset == "light" else f"{observation}-{preset}"
+    return observation if preset == DEFAULT else f"{observation}-{preset}"
 
 
 def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware") -> "Json":

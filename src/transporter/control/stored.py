@@ -53,7 +53,11 @@ def write_agent(
     path: Path, kind: str, head: dict[str, Any], tensors: dict[str, Tensor], detector: Detector | None
 ) -> None:
     seen = {f"{SEEN}{name}": tensor for name, tensor in detector.net.state_dict().items()} if detector else {}
-    head = {**head, "detector": detector.config.to_json() if detector else None}
+    head = {
+        **head,
+        "detector": detector.config.to_json() if detector else None,
+        "seen by": detector.card if detector else {},
+    }
     write_tensors(path, {**tensors, **seen}, {"format": f"{kind} {FORMAT}", "agent": json.dumps(head)})
 
 
@@ -69,7 +73,10 @@ def read_agent(path: Path, kind: str, device: str | None = None) -> StoredAgent:
         head, detector = parse_json(words["agent"]), None
         if head["detector"]:
             seen = {name.removeprefix(SEEN): t for name, t in tensors.items() if name.startswith(SEEN)}
-            detector = Detector.from_tensors(ModelConfig.from_json(head["detector"]), seen, device=device)
+            card = head.get("seen by", {})  # version 0.1 kept none
+            if not isinstance(card, dict):
+                raise ValueError("its detector's card is no card")
+            detector = Detector.from_tensors(ModelConfig.from_json(head["detector"]), seen, card, device)
     except (KeyError, ValueError, TypeError) as error:
         if isinstance(error, InputError):
             raise

@@ -66,6 +66,8 @@ def test_it_thinks_as_it_did_in_training(run: tuple[Run, Experiment], tmp_path: 
     agent = KeyQN.load(agent_file(run[0], "pong", 0), "cpu")
     agent.save(tmp_path / "copy.safetensors")
     copy = KeyQN.load(tmp_path / "copy.safetensors", "cpu")
+    assert copy.detector is not None
+    assert copy.detector.card == transporter.load("pong", "cpu").card
     game = AtariEnv("pong", 80)
     view, _ = game.reset(seed=0)
     for _ in range(20):

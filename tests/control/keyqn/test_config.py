@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from transporter.control.keyqn.config import KeyQNConfig, ProtocolConfig
+from transporter.control.keyqn.config import BEFORE, DEFAULT, PRESETS, EyesConfig, KeyQNConfig, ProtocolConfig
 from transporter.errors import InputError
 
 
@@ -28,11 +28,23 @@ def test_memory_begins_anew_where_a_life_ends_an_episode_unless_it_is_kept(
 
 def test_an_earlier_version_did_without_what_it_did_not_have() -> None:
     told = json.loads(json.dumps(KeyQNConfig().to_json()))
-    new = [("network", "forget"), ("learning", "steady"), ("protocol", "epsilon_fade"), ("protocol", "life_loss_keeps")]
-    for part, name in new:
-        del told[part][name]
+    for part, before in BEFORE.items():
+        for name in before:
+            del told[part][name]
     found = KeyQNConfig.from_json(told).to_json()
-    assert [found[part][name] for part, name in new] == [0, 0, 0, False]
+    assert found != KeyQNConfig().to_json()
+    for part, before in BEFORE.items():
+        assert {name: found[part][name] for name in before} == before
     told["learning"]["hope"] = True
     with pytest.raises(InputError, match="not an agent this version knows: there was a setting hope"):
         KeyQNConfig.from_json(told)
+
+
+def test_the_library_begins_from_the_settings_of_the_command_line() -> None:
+    assert PRESETS[DEFAULT] == KeyQNConfig()
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
+def test_eyes_learn_at_a_rate_that_is_one(rate: float) -> None:
+    with pytest.raises(InputError, match="the rate of eyes must be above 0, and finite"):
+        EyesConfig(rate=rate)

@@ -199,6 +199,15 @@ def test_keypoints_are_learnt_from_near_their_places_the_same_throughout_a_seque
     assert not torch.equal(plain.online, made.online)
 
 
+@pytest.mark.parametrize("priority", [0.0, 0.5])
+def test_windows_lie_within_what_was_played(priority: float) -> None:
+    """The first begins at the first view that followed an action, the last ends at the last row."""
+    made = learner(dataclasses.replace(PLAIN, priority=priority))
+    for draw, start in ((0.0, 1), (1 - 1e-7, 15 - PLAIN.length + 1)):
+        made.draw(torch.full((2, 4, made.numbers), draw), 15)
+        assert made.starts.unique().tolist() == [start]
+
+
 def test_in_the_end_the_rate_falls_to_nothing() -> None:
     config = dataclasses.replace(PLAIN, cool=0.2, rate=1e-3)
     assert [config.rate_left(done, 1_000) for done in (0, 800, 900, 999)] == pytest.approx([1, 1, 0.5, 0.005])
@@ -218,7 +227,7 @@ def test_what_is_kept_is_a_mean_of_the_weights_since_the_last_reset() -> None:
     made, plain = learner(config), learner(dataclasses.replace(PLAIN, steady=0))
     assert plain.kept is plain.acting
     seen = []
-    for share in (1, 1 / 2, 0.4, 0.4):  # a plain mean at first
+    for share in (1, 9 / 10, 9 / 11, 9 / 12):  # at first of few
         made.update()
         seen.append(made.online.detach().clone())
         mean = seen[0] if share == 1 else mean.lerp(seen[-1], share)
@@ -230,8 +239,12 @@ def test_what_is_kept_is_a_mean_of_the_weights_since_the_last_reset() -> None:
     made.update()
     assert made.since == 0
     assert torch.equal(made.kept, made.online)
-    made.update()  # and a plain mean again
+    made.update()  # and of few again
     torch.testing.assert_close(made.kept, made.online.detach())
+    late = learner(dataclasses.replace(PLAIN, steady=0.4))
+    late.since, before = 20, late.kept.clone()  # 9 / 29 would be less than what it is renewed by in the end
+    late.update()
+    torch.testing.assert_close(late.kept, before.lerp(late.online.detach(), 0.4))
 
 
 def test_a_gradient_that_is_not_finite_changes_one_agent_only() -> None:

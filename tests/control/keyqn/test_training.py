@@ -21,12 +21,12 @@ from transporter.training.learner import Hardware
 
 CPU = Hardware(device="cpu")
 QUICK = KeyQNConfig(
-    NetworkConfig(hidden=48, memory=32, thermometer=10, speeds=20, bins=21, limit=2.0),
+    NetworkConfig(hidden=48, memory=32, thermometer=10, bins=21, limit=2.0),
     LearningConfig(
         updates=1, batch=24, burn_in=2, unroll=7, rate=3e-3, target_rate=0.03, steps_start=3, steps_end=3,
         gamma_start=0.97, gamma_end=0.97, reset_every=0,
     ),
-    ProtocolConfig(interactions=3_000, first_updates=200, epsilon_steps=1_000, epsilon_end=0.03),
+    ProtocolConfig(interactions=4_000, first_updates=200, epsilon_steps=1_000, epsilon_end=0.03),
 )  # fmt: skip
 
 
@@ -39,7 +39,7 @@ class Forgetful(Arena):
 
 
 def mean_scores(trained: Training, games: list[Game], arena: type[Arena] = Arena) -> list[float]:
-    played = arena([game.make(40) for game in games], life_loss_ends=False)
+    played = arena([game.make(20 * len(game.seeds)) for game in games], life_loss_ends=False)
     weights, seeds = trained.learner.kept, trained.seeds.tolist()
     scores = evaluate(trained.network, trained.observer, weights, played, seeds, 0.0, 40)
     return scores.mean(1).tolist()
@@ -47,15 +47,17 @@ def mean_scores(trained: Training, games: list[Game], arena: type[Arena] = Arena
 
 @pytest.mark.timeout(600)
 def test_catching_is_learnt_and_what_is_out_of_sight_is_remembered(catch: Callable[..., Game]) -> None:
-    """Two games at once, as agents learn them: one shows its ball all the time, the other only at first."""
-    games = [catch(1), catch(0, brief=True)]
+    """Two games at once, three agents of each: one shows its ball all the time, the other only at first."""
+    games = [catch(0, 1, 2), catch(0, 1, 2, brief=True)]
     with training(QUICK, games, Objects(2), CPU) as made:
         for _ in made.steps():
             pass
-        seen, brief = mean_scores(made, games)
-        assert seen > 0.6  # of -1 to 1: four balls of five are caught
-        assert brief > 0.6
-        assert mean_scores(made, games, Forgetful)[1] < -0.2  # a ball out of sight is out of mind: chance is -0.6
+        seen, brief = np.reshape(mean_scores(made, games), (2, 3))
+        assert seen.mean() > 0.6  # of -1 to 1: four balls of five are caught
+        assert brief.mean() > 0.6
+        assert min(*seen, *brief) > 0.2
+        blank = mean_scores(made, games, Forgetful)[3:]
+        assert np.mean(blank) < -0.3  # a ball out of sight is out of mind: chance is -0.6
     random = play_at_random(Arena([catch(0).make(100)], life_loss_ends=False), [3], [0], 100)
     assert random.mean() < -0.4
 

@@ -60,9 +60,24 @@ def result_at(path: Path, name: str, of: str, check: "Callable[[Json], None]") -
     return found
 
 
+def check_replaced(path: Path, name: str, config: "Json", games: list[str], seeds: list[int]) -> None:
+    """Results that are there already are written over by those of the same settings, games and seeds, not by less."""
+    try:
+        found = measured(path, name)
+        theirs = {game: _seeds(found, game, path) for game in found["scores"]}
+    except InputError:
+        return  # nothing is there, or nothing of use
+    ours, before = (_settings(each, games) for each in ({"config": config}, found))
+    known = (part for part in ours if part in before)
+    if other := [part for part in known if ours[part] != before[part]]:
+        raise InputError(f"{path} has results of other settings ({other[0]}): name another --out")
+    if lost := [game for game in theirs if game not in games or set(theirs[game]) - set(seeds)]:
+        raise InputError(f"{path} has results of more agents ({', '.join(lost)}): name another --out")
+
+
 def sources(results: "dict[str, Json]") -> "Json":
     """Where each of them comes from, for a summary of them all."""
-    heads = ("command", "commit", "machine", "torch", "date", "seeds", "config", "also")
+    heads = ("command", "commit", "machine", "torch", "date", "seeds", "config", "detectors", "also")
     return {name: {head: result[head] for head in heads if head in result} for name, result in results.items()}
 
 
@@ -77,6 +92,10 @@ def joined(result: "Json", more: "Json", path: Path, games: list[str]) -> "Json"
     ours, theirs = (_settings(each, shared) for each in (result, more))
     if other := sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)):
         raise InputError(f"{path}: its agents learnt with other settings: {other[0]}")
+    eyes, their_eyes = (_detectors(each) for each in (result, more))
+    for game in shared:
+        if game in eyes and game in their_eyes and eyes[game] != their_eyes[game]:
+            raise InputError(f"{path}: its agents of {game} see by another detector")
     seeds, scores = {game: _seeds(result, game, path) for game in result["scores"]}, dict(result["scores"])
     for game in others:
         new = _seeds(more, game, path)
@@ -92,7 +111,15 @@ def joined(result: "Json", more: "Json", path: Path, games: list[str]) -> "Json"
     for game, agents in scores.items():
         told |= figures({game: agents}, seeds[game])
     also = [*result.get("also", []), {name: value for name, value in more.items() if name in ("command", "commit")}]
-    return {**result, "figures": told, "config": config, "scores": scores, "seeds": {"agents": seeds}, "also": also}
+    both_eyes = {"detectors": {**their_eyes, **eyes}} if eyes or their_eyes else {}
+    agents_of = {"scores": scores, "seeds": {"agents": seeds}}
+    return {**result, "figures": told, "config": config, **agents_of, **both_eyes, "also": also}
+
+
+def _detectors(result: "Json") -> "Json":
+    """By game; results of version 0.1 do not tell."""
+    found = result.get("detectors")
+    return found if isinstance(found, dict) else {}
 
 
 def _settings(result: "Json", games: list[str]) -> dict[str, object]:

@@ -8,9 +8,9 @@ import tyro
 
 from transporter.cli.given import Maybe, at_least, check_seeds, device_named, folder_named, room_for
 from transporter.cli.keyqn import Observation, carry_out, check_games, detectors_for, titled
-from transporter.cli.reproduce.gathered import gathered, played, sources
+from transporter.cli.reproduce.gathered import check_replaced, gathered, played, sources
 from transporter.cli.reproduce.publish import docs_named, into_docs
-from transporter.control.keyqn.config import KeyQNConfig, Preset
+from transporter.control.keyqn.config import DEFAULT, PRESETS, KeyQNConfig, Preset
 from transporter.errors import InputError
 from transporter.files import is_number
 
@@ -28,7 +28,7 @@ class Options:
     """Atari games, with commas between them; all of them learn at once."""
     observations: str = "keypoints"
     """What agents see, with commas between: keypoints, points, features, objects, pixels; and random, for no agent."""
-    preset: Preset = "light"
+    preset: Preset = DEFAULT
     """Where the settings below begin: light, which a CPU can carry out, too; or full, larger networks."""
     seeds: int = 3
     """How many agents learn each game."""
@@ -43,7 +43,7 @@ class Options:
     more: Maybe[list[str]] = None
     """With --gather: OBSERVATION=FILE, results of `transporter keyqn --json` with other seeds or games."""
     docs: Maybe[Path] = None
-    """Folder of a results.md that has the markers and gets the table."""
+    """Folder of a results.md that has the markers (keyqn, with full keyqn-full) and gets the table."""
     video: int = 0
     """Seconds of a clip of each game's best agent at play; 0: none."""
     checkpoint_every: int = 25_000
@@ -59,12 +59,12 @@ DEFAULTS = Options()
 
 def keyqn(
     given: tyro.conf.OmitArgPrefixes[Options] = DEFAULTS,
-    settings: Annotated[KeyQNConfig, tyro.conf.arg(name="")] = KeyQNConfig(),  # noqa: B008
+    settings: Annotated[KeyQNConfig, tyro.conf.arg(name="")] = PRESETS[DEFAULT],
 ) -> None:
     """Scores after 100,000 interactions, game by game, beside the paper's and others'. Run again to go on."""
     check_seeds(given.seeds)
     at_least(0, video=given.video, checkpoint_every=given.checkpoint_every)
-    apart = [] if given.preset == "light" else [given.preset]
+    apart = [] if given.preset == DEFAULT else [given.preset]
     device, out = device_named(given.device), folder_named(given.out or Path("results/keyqn", *apart))
     docs_named(given.docs)
     games, observations = ([name.strip() for name in names.split(",")] for names in (given.games, given.observations))
@@ -75,8 +75,11 @@ def keyqn(
         raise InputError(f"no observation named {wrong[0]!r}: there are {', '.join(known)}")
     for name in observations:
         check_games(games, name)  # type: ignore[arg-type]
+    marker = "-".join(("keyqn", *apart))
     if given.gather:
-        return publish(games, gathered(out, observations, games, given.more or []), out, given.docs)
+        if settings != PRESETS[given.preset]:
+            raise InputError("--gather learns nothing: say no settings of agents")
+        return publish(games, gathered(out, observations, games, given.more or []), out, given.docs, marker)
     if given.more:
         raise InputError("--more is for a table from files: say --gather, too")
     from transporter.control.keyqn.experiment import LOOKS, Experiment, of_today
@@ -98,19 +101,27 @@ def keyqn(
     paths = {name: given.runs / titled(name, given.preset) for name in experiments}
     for name, experiment in experiments.items():
         Run.check(paths[name], settings_of(experiment), of_today)
+    for name in observations:
+        config = settings.to_json() if name in experiments else random_config(settings)
+        check_replaced(out / f"{name}.json", name, config, games, list(range(given.seeds)))
     results = {}
     with room_for(out / "summary.json"):
         for name in observations:
             if name == "random":
-                results[name] = at_random(games, given.seeds, settings.protocol.episodes, settings.protocol.sticky, out)
+                results[name] = at_random(games, given.seeds, settings, out)
                 continue
             path = paths[name]
             results[name] = carry_out(experiments[name], path, hardware, 1_000, given.checkpoint_every, given.video)
             write_text(out / f"{name}.json", result_file(path).read_text(encoding="utf-8"))
-        publish(games, results, out, given.docs)
+        publish(games, results, out, given.docs, marker)
 
 
-def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: Path) -> "Json":
+def random_config(settings: KeyQNConfig) -> "Json":
+    """What of them matters where nobody learns."""
+    return {"protocol": {"episodes": settings.protocol.episodes, "sticky": settings.protocol.sticky}}
+
+
+def at_random(games: list[str], seeds: int, settings: KeyQNConfig, out: Path) -> "Json":
     """What no agent at all scores in the same games."""
     from transporter.control.keyqn.evaluation import play_at_random
     from transporter.control.keyqn.games import UNSEEN, game
@@ -121,13 +132,15 @@ def at_random(games: list[str], seeds: int, episodes: int, sticky: float, out: P
     from transporter.results import Result
 
     scores, agents = {}, list(range(seeds))
+    episodes, sticky = settings.protocol.episodes, settings.protocol.sticky
     for name in games:
         played = game(name, agents, "pixels", UNSEEN, sticky)
         arena = Arena([played.make(min(episodes, PLAYERS)) for _ in agents], life_loss_ends=False)
         scores[name] = play_at_random(arena, [played.actions] * seeds, agents, episodes).tolist()
         arena.close()
-    config = {"protocol": {"episodes": episodes, "sticky": sticky}}
-    made = Result("keyqn random", figures(scores, agents), config, {"agents": agents}, {"scores": scores})
+    made = Result(
+        "keyqn random", figures(scores, agents), random_config(settings), {"agents": agents}, {"scores": scores}
+    )
     made.write(out / "random.json")
     return parse_json((out / "random.json").read_bytes())  # with all that tells where it comes from
 
@@ -141,7 +154,7 @@ def against_humans(games: list[str], scores: "Sequence[float | None]") -> str:
     return f"{sum(shares) / len(shares):.3f}" if shares else "–"
 
 
-def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path | None) -> None:
+def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path | None, marker: str) -> None:
     """summary.json, and the table with every published agent in it. Ours: so many agents × so many episodes of each."""
     from transporter.cli.console import bold, say
     from transporter.control.keyqn.scores import PUBLISHED, published
@@ -171,5 +184,5 @@ def publish(games: list[str], results: "dict[str, Json]", out: Path, docs: Path 
     table = markdown_table(["agent", *games, "mean, human-normalised"], rows)
     Result("keyqn", summary, {}, {}, {"from": sources(results)}).write(out / "summary.json")
     write_text(out / "table.md", table + "\n")
-    into_docs(docs, "keyqn", table)
+    into_docs(docs, marker, table)
     say(f"written: {bold(out / 'summary.json')} and {bold(out / 'table.md')}")

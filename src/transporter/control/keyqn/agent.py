@@ -1,6 +1,6 @@
 """KeyQN: a trained agent, in one file with its detector, for any environment that shows what it knows.
 
->>> agent = KeyQN.load("runs/keyqn/agents/pong-seed0.safetensors")
+>>> agent = KeyQN.load("runs/keyqn-pong-keypoints/agents/pong-seed0.safetensors")
 >>> agent.play(transporter.envs.make("pong", size=80), episodes=3)
 """
 

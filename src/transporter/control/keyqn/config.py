@@ -29,7 +29,7 @@ class NetworkConfig:
     forget: float = 0.0  # added to the forget gates: with 2, nine tenths of a memory are kept at first, with 0 half
     dueling: bool = True  # value and advantages apart (Wang et al. 2016; kept by Rainbow, SPR and BBF)
     bins: int = 51  # Q as a histogram, learnt by classification (Farebrother et al. 2024); 0: a number, by regression
-    limit: float = 10.0  # the histogram's range is ±limit, after rescaling (C51's, in Rainbow, SPR and BBF)
+    limit: float = 10.0  # the histogram's range is ±limit, after rescaling: ±117 points (C51's; Rainbow, SPR, BBF)
     opinions: int = 1  # so many last layers that learn alike; the least of what they say is believed (TD3, DrQ: 2)
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class LearningConfig:
     BBF: Schwarzer et al. 2023; R2D2 and MEME: Kapturowski et al. 2019 and 2022; SR-SPR: D'Oro et al. 2023.
     """
 
-    updates: int = 1  # per interaction (SR-SPR and BBF: 2 to 8, of 32 transitions each; ours are of 8 × 16 rows)
+    updates: int = 1  # per interaction (SR-SPR: 2 to 16, BBF: 2 to 8, of 32 transitions each; ours are of 8 × 16 rows)
     batch: int = 8  # sequences in an update (R2D2: 64; SPR and BBF: 32 transitions)
     burn_in: int = 8  # rows that only bring the memory up to date (R2D2: 40 of 80; our episodes are shorter)
     unroll: int = 16  # rows learnt from, after those
@@ -87,7 +87,7 @@ class LearningConfig:
     correction: float = 0.5  # how far that is made up for in the loss (Rainbow: 0.4 rising to 1)
     jitter: float = 0.0  # keypoints are shown up to so far off while they are learnt from (cf. DrQ); 0: where they are
     cool: float = 0.0  # share of the training, its last, in which Adam's rate falls to nothing
-    steady: float = 5e-4  # a mean of the weights is kept in the end, renewed by this share at least; 0: none
+    steady: float = 5e-4  # a mean of the weights is kept in the end, renewed by this share, more at first; 0: none
 
     def __post_init__(self) -> None:
         counts = (self.updates, self.batch, self.unroll, self.steps_start, self.steps_end, self.anneal)
@@ -146,6 +146,8 @@ class EyesConfig:
             raise InputError("every, renew, batch and offset must be at least 1, and batch even")
         if self.renew % self.every or self.first <= self.offset:
             raise InputError("renew must be a multiple of every, and first larger than offset")
+        if not 0 < self.rate < math.inf:
+            raise InputError(f"the rate of eyes must be above 0, and finite, not {self.rate}")
 
 
 @dataclass(frozen=True)
@@ -156,9 +158,7 @@ class ProtocolConfig:
     first_updates: int = 2_000  # interactions before the first update (SPR and BBF)
     epsilon_end: float = 0.03  # share of random actions …
     epsilon_steps: int = 5_000  # … reached after so many interactions, falling linearly from 1 (SPR: 2,001; DrQ: 5,000)
-    epsilon_fade: float = (
-        1.0  # … and by the last one less by this share of itself, linearly; with 1, to nothing (SPR, BBF: early)
-    )
+    epsilon_fade: float = 1.0  # … and by the last one less by this share of itself; 1: none are left (SPR, BBF: early)
     sticky: float = 0.0  # probability that the emulator repeats the last action instead
     life_loss_ends: bool = True  # in training a lost life ends the episode; in evaluation only the memory begins anew
     life_loss_keeps: bool = False  # … which then goes on: an igloo, say, stays too
@@ -232,6 +232,7 @@ class KeyQNConfig:
 
 
 Preset = Literal["light", "full"]
+DEFAULT: Preset = "light"
 # full: larger networks and batches, which take a GPU; docs/results.md has what agents score with either.
 PRESETS: dict[Preset, KeyQNConfig] = {
     "light": KeyQNConfig(),

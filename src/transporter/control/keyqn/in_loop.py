@@ -1,7 +1,8 @@
 """Transporters that keep learning while agents play, each from the frames of its own agent.
 
 What an agent has seen is kept as frames. Now and then it gets the eyes that its Transporter has learnt since, and at
-that moment all of its past is seen anew: the replay never mixes what two detectors saw.
+that moment all of its past is seen anew: no row of the replay is of other eyes. Memories that were stored beside rows
+are as they were: they are of older weights in any case, and rows that are burnt in bring them up to date.
 """
 
 from collections.abc import Sequence

@@ -19,6 +19,9 @@ from transporter.models.graphs import Captured
 
 BLUR = 0.75  # standard deviation of a target, in bins (Farebrother et al. 2024)
 FRESH = 7_919  # a prime that keeps the seeds of first weights and of resets apart
+# A mean of t updates is renewed by 9 / (t + 9): it is of the last tenth of them, and what was fresh is soon forgotten
+# (Shamir & Zhang 2013).
+RECENT = 9
 
 
 def misfit(scores: Float[Tensor, "*n bins"], target: Float[Tensor, "*n"], limit: float) -> Float[Tensor, "*n"]:
@@ -128,7 +131,7 @@ class Learner:
         self.gamma.fill_(c.gamma(self.since))
         refit = float((self.done + 1) % c.refit_every == 0) if c.refit_every else c.target_rate
         self.mix.fill_(refit)
-        self.renewed.fill_(max(c.steady, 1 / (self.since + 1)))  # at first a plain mean: what is fresh counts no more
+        self.renewed.fill_(max(c.steady, RECENT / (self.since + RECENT)))
         self._captured()
         self.done += 1
         self.since += 1

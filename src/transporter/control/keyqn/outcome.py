@@ -9,6 +9,7 @@ import numpy as np
 from transporter.control.doubts import left_out
 from transporter.control.keyqn.config import TENTHS, ProtocolConfig
 from transporter.control.keyqn.scores import human_normalised
+from transporter.control.stored import fingerprint
 from transporter.files import is_number, made_of, parse_json
 from transporter.results import Result
 from transporter.runs import Json, Run
@@ -51,7 +52,7 @@ def write_result(experiment: "Experiment", run: Run, scores: Scores, device: str
         figures={**figures(scores, experiment.seeds), **times},
         config={**experiment.config.to_json(), **seen},
         seeds={"agents": list(experiment.seeds)},
-        details={"scores": scores, **learning},
+        details={"scores": scores, **learning, "detectors": seen_by(experiment)},
         device=device,
     ).write(result_file(run.path))
     found = read_result(experiment, run)
@@ -107,6 +108,15 @@ def learnt_from(experiment: "Experiment") -> dict[str, str]:
         other = "" if learnt == name else f"{learnt}: "
         told[name] = f"{other}{detector.card.get('data', 'its card does not say')}{also}"
     return told
+
+
+def seen_by(experiment: "Experiment") -> dict[str, Json]:
+    """Which detectors these were, and what they had seen: none of it counts among the agents' interactions."""
+    return {
+        name: {"weights": fingerprint(detector)["weights"]}
+        | {fact: detector.card[fact] for fact in ("pairs", "blinkers") if fact in detector.card}
+        for name, detector in experiment.detectors.items()
+    }
 
 
 def doubts(experiment: "Experiment", rows: Sequence[Json]) -> list[str]:
