@@ -212,6 +212,21 @@ def test_a_run_knows_its_detector_and_does_not_go_on_with_another(forked, tmp_pa
     assert "run holds a run with other settings: detectors.pong.weights " in again.err.splitlines()[-1]
 
 
+def test_results_are_told_before_clips_are_made(started, tmp_path: Path) -> None:
+    few = small(**{"--protocol.interactions": "90", "--video": "600", "--json": "told.json"})
+    asked = started("keyqn", "ms_pacman", *few, "--out", "run", cwd=tmp_path)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "told.json").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    asked.terminate()
+    _, said = asked.communicate(timeout=60)
+    assert asked.returncode == 143
+    assert "interrupted: the scores are in run, run the same command again for its pictures" in said
+    assert json.loads((tmp_path / "told.json").read_text())["scores"]
+    assert not (tmp_path / "run" / "ms_pacman.mp4").exists()
+
+
 def test_what_is_refused_is_refused_before_anything_is_learnt(forked, tmp_path: Path) -> None:
     Run.create(tmp_path / "runs" / "keyqn" / "points", {"of": "another kind"})
     command = ["reproduce", "keyqn", "--games", "ms_pacman", "--observations", "objects,points"]

@@ -90,11 +90,7 @@ def keyqn(
     experiment = Experiment(tuple(game), chosen, observation, settings, detectors, in_loop)
     path = out or Path("runs") / f"keyqn-{'-'.join(game)}-{titled(observation, preset)}{'-in-loop' * in_loop}"
     with room_for_json(json):
-        carry_out(experiment, path, Hardware(device, compile=compile), log_every, checkpoint_every, video)
-        if json is not None:
-            from transporter.files import write_text
-
-            write_text(json, result_file(path).read_text(encoding="utf-8"))
+        carry_out(experiment, path, Hardware(device, compile=compile), log_every, checkpoint_every, video, json)
     from transporter.cli.console import bold, say
 
     clips = [f"{name}.mp4" for name in game if (path / f"{name}.mp4").exists()]
@@ -103,12 +99,19 @@ def keyqn(
 
 
 def carry_out(
-    experiment: "Experiment", path: Path, hardware: "Hardware", log_every: int, checkpoint_every: int, video: int
+    experiment: "Experiment",
+    path: Path,
+    hardware: "Hardware",
+    log_every: int,
+    checkpoint_every: int,
+    video: int,
+    json: Path | None,
 ) -> "Json":
-    """Everything that is not done yet: learn, evaluate, show, draw."""
+    """Everything that is not done yet: learn, evaluate, show, draw. Results are in `json`, too, before clips."""
     from transporter.cli.console import warn
     from transporter.control.keyqn.experiment import learnt, of_today, settings
     from transporter.control.keyqn.outcome import doubts, result_file
+    from transporter.files import write_text
     from transporter.runs import Run
 
     with claimed_run(path, settings(experiment), of_today):
@@ -120,7 +123,13 @@ def carry_out(
         show(experiment, result)
         for doubt in doubts(experiment, run.metrics()):
             warn(doubt)
-        picture(experiment, run, result, video, str(hardware.resolve()))
+        try:
+            if json is not None:
+                write_text(json, result_file(path).read_text(encoding="utf-8"))
+            picture(experiment, run, result, video, str(hardware.resolve()))
+        except KeyboardInterrupt as stop:
+            again = "run the same command again for its pictures"
+            raise type(stop)(f"interrupted: the scores are in {path}, {again}") from None
     return result
 
 

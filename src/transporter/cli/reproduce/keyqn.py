@@ -84,8 +84,6 @@ def keyqn(
         raise InputError("--more is for a table from files: say --gather, too")
     from transporter.control.keyqn.experiment import LOOKS, Experiment, of_today
     from transporter.control.keyqn.experiment import settings as settings_of
-    from transporter.control.keyqn.outcome import result_file
-    from transporter.files import write_text
     from transporter.runs import Run
     from transporter.training.learner import Hardware
 
@@ -111,8 +109,10 @@ def keyqn(
                 results[name] = at_random(games, given.seeds, settings, out)
                 continue
             path = paths[name]
-            results[name] = carry_out(experiments[name], path, hardware, 1_000, given.checkpoint_every, given.video)
-            write_text(out / f"{name}.json", result_file(path).read_text(encoding="utf-8"))
+            told = out / f"{name}.json"
+            results[name] = carry_out(
+                experiments[name], path, hardware, 1_000, given.checkpoint_every, given.video, told
+            )
         publish(games, results, out, given.docs, marker)
 
 
