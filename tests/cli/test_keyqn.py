@@ -10,7 +10,9 @@ import pytest
 import safetensors.torch
 import torch
 
+from transporter.cli.reproduce.gathered import check_replaced
 from transporter.control.keyqn.config import KeyQNConfig
+from transporter.errors import InputError
 from transporter.models.zoo import load
 from transporter.runs import Run
 from transporter.tensors import read_tensors
@@ -289,15 +291,60 @@ def test_results_of_other_agents_are_not_written_over(forked, tmp_path: Path) ->
     assert forked(*random, "1", *games, cwd=tmp_path).code == 0
     first = (tmp_path / "out" / "random.json").read_bytes()
     for given, line in [
-        (["2", *games], "out/random.json has results of other settings (protocol.episodes): name another --out"),
-        (["1", "--games", "pong", "--seeds", "2"], "out/random.json has results of more agents (ms_pacman)"),
-        (["1", *games[:-1], "1"], "out/random.json has results of more agents (ms_pacman, pong)"),
+        (["2", *games], "out/random.json has agents with other settings: protocol.episodes: name another --out"),
+        (
+            ["1", "--games", "pong", "--seeds", "2"],
+            "agents that these would not replace (ms_pacman: 0, 1): name another --out",
+        ),
+        (
+            ["1", *games[:-1], "1"],
+            "agents that these would not replace (ms_pacman: 1; pong: 1): name another",
+        ),
     ]:
         ended = forked(*random, *given, cwd=tmp_path)
         assert (ended.code, len(ended.err.splitlines())) == (2, 1)
         assert line in ended.err
         assert (tmp_path / "out" / "random.json").read_bytes() == first
     assert forked(*random, "1", *games[:-1], "3", cwd=tmp_path).code == 0  # the same agents, and one more
+    learnt = ["reproduce", "keyqn", "--observations", "objects", "--out", "out", "--games", "ms_pacman", "--seeds", "1"]
+    learnt += ["--device", "cpu", "--protocol.interactions", "60", "--protocol.episodes", "1"]
+    learnt += ["--protocol.evaluation-epsilon", "1", "--runs"]
+    for runs in ("a", "b"):  # made anew elsewhere, they are the same agents
+        ended = forked(*learnt, runs, cwd=tmp_path)
+        assert ended.code == 0, ended.err
+    ended = forked(*learnt, "c", "--learning.batch", "3", cwd=tmp_path)
+    assert "out/objects.json has agents with other settings: learning.batch: name another --out" in ended.err
+    assert not (tmp_path / "c").exists()
+
+
+def test_what_may_be_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "there.json"
+    new = {"config": KeyQNConfig().to_json() | {"observation": "points"}, "detectors": {"pong": {"weights": "a"}}}
+    old = result("points") | new | {"seeds": {"agents": [0]}}
+
+    def refused(found: object, games: tuple[str, ...] = ("pong",), seeds: tuple[int, ...] = (0, 1)) -> str:
+        path.write_text(json.dumps(found))
+        try:
+            check_replaced(path, "points", new, list(games), list(seeds))
+        except InputError as error:
+            return str(error)
+        return ""
+
+    check_replaced(path, "points", new, ["pong"], [0])
+    assert not refused(old)
+    assert not refused(old, ("pong", "breakout"))
+    assert not refused({name: value for name, value in old.items() if name != "detectors"})  # of version 0.1
+    assert "has agents that these would not replace (pong: 0)" in refused(old, ("breakout",))
+    assert "has agents that these would not replace (pong: 0)" in refused(old, seeds=(1, 2))
+    other = json.loads(json.dumps(old))
+    other["config"]["network"]["hidden"] = 256
+    assert "has agents with other settings: network.hidden" in refused(other)
+    other["config"]["network"] |= {"hidden": KeyQNConfig().network.hidden, "hope": True}
+    assert "has agents with other settings: network.hope" in refused(other)
+    assert "other settings: eyes.batch" in refused(old | {"config": None})
+    assert "has agents with other detectors: pong" in refused(old | {"detectors": {"pong": {"weights": "b"}}})
+    for found in (old | {"name": "keyqn pixels"}, old | {"seeds": {"agents": 3}}, [], "words"):
+        assert "and would be written over: name another --out" in refused(found)
 
 
 def result(name: str, mean: object = 1.0, **protocol: object) -> dict[str, Any]:
@@ -352,7 +399,10 @@ def test_agents_of_an_earlier_version_are_joined_where_their_settings_are_the_sa
     (tmp_path / "more.json").write_text(json.dumps(ours | {"config": before, "seeds": {"agents": [1]}}))
     table = ["reproduce", "keyqn", "--gather", "--out", ".", "--games", "pong", "--observations", "points"]
     ended = forked(*table, "--gather", "--network.hidden", "3", cwd=tmp_path)
-    assert (ended.code, ended.err) == (2, "transporter: --gather learns nothing: say no settings of agents\n")
+    assert (ended.code, ended.err) == (
+        2,
+        "transporter: --gather learns nothing: leave out what decides agents, such as --learning and --network\n",
+    )
     ended = forked(*table, "--more", "points=more.json", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert "**ours, points** (2 × 2)" in (tmp_path / "table.md").read_text()
@@ -429,14 +479,14 @@ def test_more_agents_of_some_games_stand_in_the_same_row(forked, tmp_path: Path)
     (tmp_path / "game.json").write_text(json.dumps(more | {"scores": {"seaquest": [[1.0]]}, "figures": numbers}))
     for given, line in [
         ("points=other.json", "other.json: its agents learnt with other settings: protocol.interactions"),
-        ("points=eyes.json", "eyes.json: its agents of breakout see by another detector"),
+        ("points=eyes.json", "eyes.json: its agents learnt with other detectors: breakout"),
         ("points=null.json", "null.json is not a result of agents"),
         ("points=few.json", "few.json: its agents played breakout in another number of episodes"),
-        ("points=seeds.json", "seeds.json cannot be joined: 2 seeds, and scores of 1"),
-        ("points=words.json", "words.json cannot be joined: the seeds of some agents are not known"),
+        ("points=seeds.json", "seeds.json: 2 seeds, and scores of 1"),
+        ("points=words.json", "words.json: the seeds of some agents are not known"),
         ("points=game.json", "game.json has no scores of breakout, pong"),
         ("points=same.json", "same.json: seed 1 is among the others already"),
-        ("points=old.json", "old.json cannot be joined: the seeds of some agents are not known"),
+        ("points=old.json", "old.json: the seeds of some agents are not known"),
         ("points=none.json", "none.json cannot be read: No such file or directory"),
         ("pixels=more.json", "--more pixels=more.json: say OBSERVATION=FILE, of points"),
         ("more.json", "--more more.json: say OBSERVATION=FILE, of points"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import tyro
 
 from transporter.errors import InputError
-from transporter.files import replaceable, temporary_beside
+from transporter.files import parse_json, replaceable, temporary_beside
 
 if TYPE_CHECKING:
     from transporter.models.detector import Detector
@@ -83,8 +83,9 @@ def room_for(path: Path) -> Iterator[Path]:
     place = replaceable(path)
     if place.name in OWN_FILES:
         raise InputError(f"{path}: a run folder has a file of that name for itself: name another")
-    if place.parent.name in OWN_FOLDERS and (place.parent.parent / "run.json").exists():
-        raise InputError(f"{path}: a run folder has {place.parent.name} for itself: name another")
+    for folder in place.resolve().parents:
+        if folder.name in OWN_FOLDERS and (folder.parent / "run.json").exists():
+            raise InputError(f"{path}: a run folder has {folder.name} for itself: name another")
     with no_empty_folders(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)
         tried = temporary_beside(place)
@@ -98,14 +99,17 @@ def room_for(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def room_for_json(path: Path | None) -> Iterator[None]:
-    """The same for results; what is there, and is something else, was not meant."""
+    """The same for results of an experiment; what is there, and is something else, was not meant."""
     if path is None:
         yield
         return
     if path.is_file() and path.stat().st_size:
-        with suppress(OSError), path.open("rb") as file:
-            if file.read(1) != b"{":
-                raise InputError(f"{path} is there and holds no results: name another")
+        try:
+            found = parse_json(path.read_bytes())
+        except (OSError, ValueError):
+            found = None
+        if not isinstance(found, dict) or "figures" not in found:
+            raise InputError(f"{path} is there and holds no results: name another")
     with room_for(path):
         yield
 

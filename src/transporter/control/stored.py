@@ -15,6 +15,7 @@ from transporter.tensors import read_tensors, write_tensors
 
 FORMAT = 1
 SEEN = "detector."  # begins the names of the detector's tensors
+CARD = "detector card"
 
 
 class StoredAgent(NamedTuple):
@@ -56,7 +57,7 @@ def write_agent(
     head = {
         **head,
         "detector": detector.config.to_json() if detector else None,
-        "seen by": detector.card if detector else {},
+        CARD: detector.card if detector else {},
     }
     write_tensors(path, {**tensors, **seen}, {"format": f"{kind} {FORMAT}", "agent": json.dumps(head)})
 
@@ -73,7 +74,7 @@ def read_agent(path: Path, kind: str, device: str | None = None) -> StoredAgent:
         head, detector = parse_json(words["agent"]), None
         if head["detector"]:
             seen = {name.removeprefix(SEEN): t for name, t in tensors.items() if name.startswith(SEEN)}
-            card = head.get("seen by", {})  # version 0.1 kept none
+            card = head.get(CARD, {})  # version 0.1 kept none
             if not isinstance(card, dict):
                 raise ValueError("its detector's card is no card")
             detector = Detector.from_tensors(ModelConfig.from_json(head["detector"]), seen, card, device)

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import json
 from pathlib import Path
 
 import gymnasium
@@ -16,10 +17,11 @@ from transporter.control.keyqn.experiment import Experiment, agent_file, learn, 
 from transporter.control.keyqn.measure import at_once, keep, kept, measure, scores_file
 from transporter.control.keyqn.outcome import curves, figures, seconds, stretches
 from transporter.control.keyqn.video import watch
-from transporter.control.stored import read_agent, write_agent
+from transporter.control.stored import CARD, read_agent, write_agent
 from transporter.envs.atari import AtariEnv
 from transporter.errors import InputError
 from transporter.runs import Run
+from transporter.tensors import read_tensors, write_tensors
 from transporter.training.learner import Hardware
 from transporter.workers import cores
 
@@ -68,6 +70,16 @@ def test_it_thinks_as_it_did_in_training(run: tuple[Run, Experiment], tmp_path: 
     copy = KeyQN.load(tmp_path / "copy.safetensors", "cpu")
     assert copy.detector is not None
     assert copy.detector.card == transporter.load("pong", "cpu").card
+    words, tensors = read_tensors(tmp_path / "copy.safetensors", "an agent")
+    head = json.loads(words["agent"])
+    for card, holds in ((None, {}), ("no card", None)):
+        spoilt = {name: value for name, value in head.items() if name != CARD} | ({CARD: card} if card else {})
+        write_tensors(tmp_path / "spoilt.safetensors", tensors, {**words, "agent": json.dumps(spoilt)})
+        if holds is None:
+            with pytest.raises(InputError, match="its detector's card is no card"):
+                KeyQN.load(tmp_path / "spoilt.safetensors", "cpu")
+        else:
+            assert KeyQN.load(tmp_path / "spoilt.safetensors", "cpu").detector.card == holds  # type: ignore[union-attr]
     game = AtariEnv("pong", 80)
     view, _ = game.reset(seed=0)
     for _ in range(20):

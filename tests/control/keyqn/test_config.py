@@ -33,8 +33,11 @@ def test_an_earlier_version_did_without_what_it_did_not_have() -> None:
             del told[part][name]
     found = KeyQNConfig.from_json(told).to_json()
     assert found != KeyQNConfig().to_json()
-    for part, before in BEFORE.items():
-        assert {name: found[part][name] for name in before} == before
+    assert {part: {name: found[part][name] for name in before} for part, before in BEFORE.items()} == {
+        "network": {"forget": 0, "opinions": 1, "speeds": 0, "align": 1, "level_features": False, "ground": 0},
+        "learning": {"priority": 0, "trace": 0, "jitter": 0, "cool": 0, "steady": 0},
+        "protocol": {"epsilon_fade": 0, "life_loss_keeps": False},
+    }
     told["learning"]["hope"] = True
     with pytest.raises(InputError, match="not an agent this version knows: there was a setting hope"):
         KeyQNConfig.from_json(told)

@@ -13,6 +13,7 @@ from transporter.control.keyqn.config import EyesConfig, KeyQNConfig, LearningCo
 from transporter.control.keyqn.experiment import Experiment, agent_file, learn, settings
 from transporter.control.keyqn.in_loop import own_copies
 from transporter.control.keyqn.measure import measure
+from transporter.control.keyqn.outcome import seen_by
 from transporter.control.keyqn.training import Training
 from transporter.control.stored import fingerprint
 from transporter.errors import InputError
@@ -145,6 +146,8 @@ def test_an_agent_is_kept_with_the_eyes_that_it_learnt_to_see_with(tmp_path: Pat
     assert {len(row["eyes_loss"]) for row in run.metrics()} == {2}
     agents = [KeyQN.load(agent_file(run, "breakout", seed), "cpu") for seed in (0, 1)]
     assert agents[0].card["in_loop"] is True
+    began = experiment.detectors["breakout"].opened()  # without blinkers
+    assert seen_by(experiment) == {"breakout": {"weights": fingerprint(began)["weights"], "pairs": began.card["pairs"]}}
     own = [next(iter(agent.detector.net.keypoints.parameters())) for agent in agents]  # type: ignore[union-attr]
     assert not torch.equal(own[0], own[1])
     assert [len(scores) for scores in measure(experiment, run, CPU)["breakout"]] == [1, 1]

@@ -60,19 +60,34 @@ def result_at(path: Path, name: str, of: str, check: "Callable[[Json], None]") -
     return found
 
 
-def check_replaced(path: Path, name: str, config: "Json", games: list[str], seeds: list[int]) -> None:
-    """Results that are there already are written over by those of the same settings, games and seeds, not by less."""
+def check_replaced(path: Path, name: str, new: "Json", games: list[str], seeds: list[int]) -> None:
+    """Results that are there are written over by those of the same agents, and of more of them; by nothing else.
+
+    `new`: settings and detectors of what will be written, as a result tells them.
+    """
+    if not path.exists():
+        return
     try:
         found = measured(path, name)
         theirs = {game: _seeds(found, game, path) for game in found["scores"]}
-    except InputError:
-        return  # nothing is there, or nothing of use
-    ours, before = (_settings(each, games) for each in ({"config": config}, found))
-    known = (part for part in ours if part in before)
-    if other := [part for part in known if ours[part] != before[part]]:
-        raise InputError(f"{path} has results of other settings ({other[0]}): name another --out")
-    if lost := [game for game in theirs if game not in games or set(theirs[game]) - set(seeds)]:
-        raise InputError(f"{path} has results of more agents ({', '.join(lost)}): name another --out")
+    except InputError as error:
+        raise InputError(f"{error}, and would be written over: name another --out") from error
+    lost = {game: sorted({*own} - {*seeds} if game in games else {*own}) for game, own in theirs.items()}
+    if told := [f"{game}: {', '.join(map(str, own))}" for game, own in lost.items() if own]:
+        raise InputError(f"{path} has agents that these would not replace ({'; '.join(told)}): name another --out")
+    if other := unlike(new, found, [game for game in games if game in theirs]):
+        raise InputError(f"{path} has agents with other {other}: name another --out")
+
+
+def unlike(ours: "Json", theirs: "Json", games: list[str]) -> str:
+    """The first setting, or detector, that agents of these games do not share; nothing where there is none."""
+    here, there = (_settings(each, games) for each in (ours, theirs))
+    if other := sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name)):
+        return f"settings: {other[0]}"
+    eyes, their_eyes = (_detectors(each) for each in (ours, theirs))
+    known = (game for game in games if game in eyes and game in their_eyes)
+    other_eyes = [game for game in known if eyes[game]["weights"] != their_eyes[game]["weights"]]
+    return f"detectors: {other_eyes[0]}" if other_eyes else ""
 
 
 def sources(results: "dict[str, Json]") -> "Json":
@@ -89,13 +104,8 @@ def joined(result: "Json", more: "Json", path: Path, games: list[str]) -> "Json"
     if not others:
         raise InputError(f"{path} has no scores of {', '.join(games)}")
     shared = [game for game in others if game in result["scores"]]
-    ours, theirs = (_settings(each, shared) for each in (result, more))
-    if other := sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)):
-        raise InputError(f"{path}: its agents learnt with other settings: {other[0]}")
-    eyes, their_eyes = (_detectors(each) for each in (result, more))
-    for game in shared:
-        if game in eyes and game in their_eyes and eyes[game] != their_eyes[game]:
-            raise InputError(f"{path}: its agents of {game} see by another detector")
+    if other := unlike(result, more, shared):
+        raise InputError(f"{path}: its agents learnt with other {other}")
     seeds, scores = {game: _seeds(result, game, path) for game in result["scores"]}, dict(result["scores"])
     for game in others:
         new = _seeds(more, game, path)
@@ -111,15 +121,19 @@ def joined(result: "Json", more: "Json", path: Path, games: list[str]) -> "Json"
     for game, agents in scores.items():
         told |= figures({game: agents}, seeds[game])
     also = [*result.get("also", []), {name: value for name, value in more.items() if name in ("command", "commit")}]
-    both_eyes = {"detectors": {**their_eyes, **eyes}} if eyes or their_eyes else {}
+    eyes, their_eyes = (_detectors(each) for each in (result, more))
+    kept = {game: eye for game, eye in eyes.items() if game not in shared or game in their_eyes}
+    kept |= {game: their_eyes[game] for game in others if game not in shared and game in their_eyes}
+    seen_by = {"detectors": kept} if kept or "detectors" in result else {}
     agents_of = {"scores": scores, "seeds": {"agents": seeds}}
-    return {**result, "figures": told, "config": config, **agents_of, **both_eyes, "also": also}
+    return {**result, "figures": told, "config": config, **agents_of, **seen_by, "also": also}
 
 
 def _detectors(result: "Json") -> "Json":
-    """By game; results of version 0.1 do not tell."""
+    """By game, where they are known; results of version 0.1 do not tell."""
     found = result.get("detectors")
-    return found if isinstance(found, dict) else {}
+    told = found.items() if isinstance(found, dict) else ()
+    return {game: eye for game, eye in told if isinstance(eye, dict) and "weights" in eye}
 
 
 def _settings(result: "Json", games: list[str]) -> dict[str, object]:
@@ -144,9 +158,9 @@ def _seeds(result: "Json", game: str, path: Path) -> list[int]:
     seeds = told.get("agents") if isinstance(told, dict) else None
     seeds = seeds.get(game) if isinstance(seeds, dict) else seeds
     if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
-        raise InputError(f"{path} cannot be joined: the seeds of some agents are not known")
+        raise InputError(f"{path}: the seeds of some agents are not known")
     if len(seeds) != len(result["scores"][game]):
-        raise InputError(f"{path} cannot be joined: {len(seeds)} seeds, and scores of {len(result['scores'][game])}")
+        raise InputError(f"{path}: {len(seeds)} seeds, and scores of {len(result['scores'][game])}")
     return seeds
 
 

@@ -1,5 +1,6 @@
 """transporter reproduce keyqn: Table 1, beside published agents and what the same learner does with other inputs."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
@@ -39,7 +40,7 @@ class Options:
     runs: Path = Path("runs/keyqn")
     """Folder for the run folders; what is there already is not made again."""
     gather: bool = False
-    """Nothing is learnt or played: the table of these games and observations, from the JSON files that are in --out."""
+    """Nothing is learnt or played: the table of these games and observations, from the files in --out as they are."""
     more: Maybe[list[str]] = None
     """With --gather: OBSERVATION=FILE, results of `transporter keyqn --json` with other seeds or games."""
     docs: Maybe[Path] = None
@@ -78,12 +79,13 @@ def keyqn(
     marker = "-".join(("keyqn", *apart))
     if given.gather:
         if settings != PRESETS[given.preset]:
-            raise InputError("--gather learns nothing: say no settings of agents")
+            raise InputError("--gather learns nothing: leave out what decides agents, such as --learning and --network")
         return publish(games, gathered(out, observations, games, given.more or []), out, given.docs, marker)
     if given.more:
         raise InputError("--more is for a table from files: say --gather, too")
     from transporter.control.keyqn.experiment import LOOKS, Experiment, of_today
     from transporter.control.keyqn.experiment import settings as settings_of
+    from transporter.control.keyqn.outcome import config_told, seen_by
     from transporter.runs import Run
     from transporter.training.learner import Hardware
 
@@ -99,11 +101,14 @@ def keyqn(
     paths = {name: given.runs / titled(name, given.preset) for name in experiments}
     for name, experiment in experiments.items():
         Run.check(paths[name], settings_of(experiment), of_today)
-    for name in observations:
-        config = settings.to_json() if name in experiments else random_config(settings)
-        check_replaced(out / f"{name}.json", name, config, games, list(range(given.seeds)))
     results = {}
-    with room_for(out / "summary.json"):
+    with ExitStack() as rooms:
+        for name in observations:
+            asked = experiments.get(name)
+            new = {"config": config_told(asked), "detectors": seen_by(asked)} if asked else random_told(settings)
+            check_replaced(out / f"{name}.json", name, new, games, list(range(given.seeds)))
+        for name in (*observations, "summary"):
+            rooms.enter_context(room_for(out / f"{name}.json"))
         for name in observations:
             if name == "random":
                 results[name] = at_random(games, given.seeds, settings, out)
@@ -116,9 +121,9 @@ def keyqn(
         publish(games, results, out, given.docs, marker)
 
 
-def random_config(settings: KeyQNConfig) -> "Json":
-    """What of them matters where nobody learns."""
-    return {"protocol": {"episodes": settings.protocol.episodes, "sticky": settings.protocol.sticky}}
+def random_told(settings: KeyQNConfig) -> "Json":
+    """What of them matters where nobody learns, as a result tells it."""
+    return {"config": {"protocol": {"episodes": settings.protocol.episodes, "sticky": settings.protocol.sticky}}}
 
 
 def at_random(games: list[str], seeds: int, settings: KeyQNConfig, out: Path) -> "Json":
@@ -139,7 +144,7 @@ def at_random(games: list[str], seeds: int, settings: KeyQNConfig, out: Path) ->
         scores[name] = play_at_random(arena, [played.actions] * seeds, agents, episodes).tolist()
         arena.close()
     made = Result(
-        "keyqn random", figures(scores, agents), random_config(settings), {"agents": agents}, {"scores": scores}
+        "keyqn random", figures(scores, agents), random_told(settings)["config"], {"agents": agents}, {"scores": scores}
     )
     made.write(out / "random.json")
     return parse_json((out / "random.json").read_bytes())  # with all that tells where it comes from

@@ -19,8 +19,8 @@ from transporter.models.graphs import Captured
 
 BLUR = 0.75  # standard deviation of a target, in bins (Farebrother et al. 2024)
 FRESH = 7_919  # a prime that keeps the seeds of first weights and of resets apart
-# A mean of t updates is renewed by 9 / (t + 9): it is of the last tenth of them, and what was fresh is soon forgotten
-# (Shamir & Zhang 2013).
+# A mean of t updates is renewed by 9 / (t + 9): they are a tenth of them old, on average, and what was fresh is soon
+# forgotten (Shamir & Zhang 2013, η = 8).
 RECENT = 9
 
 

@@ -46,11 +46,10 @@ def write_result(experiment: "Experiment", run: Run, scores: Scores, device: str
         }
     if took is not None:
         times["evaluation seconds"] = round(took, 1)
-    seen = {"observation": experiment.kind, "detectors learnt from": learnt_from(experiment)}
     Result(
         name=f"keyqn {experiment.kind}",
         figures={**figures(scores, experiment.seeds), **times},
-        config={**experiment.config.to_json(), **seen},
+        config=config_told(experiment),
         seeds={"agents": list(experiment.seeds)},
         details={"scores": scores, **learning, "detectors": seen_by(experiment)},
         device=device,
@@ -99,6 +98,12 @@ def stretches(rows: Sequence[Json], agents: int, protocol: ProtocolConfig) -> li
     ]
 
 
+def config_told(experiment: "Experiment") -> Json:
+    """What decided these agents, as a result tells it."""
+    seen = {"observation": experiment.kind, "detectors learnt from": learnt_from(experiment)}
+    return {**experiment.config.to_json(), **seen}
+
+
 def learnt_from(experiment: "Experiment") -> dict[str, str]:
     """What the detectors saw before the interactions that are counted, and whether they learnt from those, too."""
     also = ", then the agent's own frames" if experiment.in_loop else ""
@@ -111,11 +116,13 @@ def learnt_from(experiment: "Experiment") -> dict[str, str]:
 
 
 def seen_by(experiment: "Experiment") -> dict[str, Json]:
-    """Which detectors these were, and what they had seen: none of it counts among the agents' interactions."""
+    """Which detectors agents began with, and what those had seen: none of it is among the agents' interactions."""
+    opened = experiment.in_loop  # who goes on learning wears no blinkers
+    eyes = {name: detector.opened() if opened else detector for name, detector in experiment.detectors.items()}
     return {
-        name: {"weights": fingerprint(detector)["weights"]}
-        | {fact: detector.card[fact] for fact in ("pairs", "blinkers") if fact in detector.card}
-        for name, detector in experiment.detectors.items()
+        name: {"weights": fingerprint(eye)["weights"]}
+        | {fact: eye.card[fact] for fact in ("pairs", "blinkers") if fact in eye.card}
+        for name, eye in eyes.items()
     }
 
 
