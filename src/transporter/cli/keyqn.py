@@ -10,7 +10,7 @@ import tyro
 
 from transporter.cli.claimed import claimed_run, leave_a_core
 from transporter.cli.given import Maybe, at_least, check_seeds, device_named, room_for_json, warn_of_another
-from transporter.control.keyqn.config import DEFAULT, PRESETS, KeyQNConfig, Preset
+from transporter.control.keyqn.config import DEFAULT, LATELY, PRESETS, KeyQNConfig, Preset
 from transporter.errors import InputError
 
 if TYPE_CHECKING:
@@ -276,11 +276,14 @@ def draw_curves(experiment: "Experiment", run: "Run") -> None:
     if not any(lines) or (run.path / "curves.png").exists():
         return
     seeds = len(experiment.seeds)
-    games = {name: lines[i * seeds : (i + 1) * seeds] for i, name in enumerate(experiment.games)}
+    games = {
+        name: dict(zip(experiment.seeds, lines[i * seeds : (i + 1) * seeds], strict=True))
+        for i, name in enumerate(experiment.games)
+    }
     names = ("random", "KeyQN (paper)")
     marks = {g: {n: score for n in names if (score := published(n, g)) is not None} for g in games}
     with replacing(run.path / "curves.png") as temporary:
-        learning_figure(games, marks).savefig(temporary, dpi=110)
+        learning_figure(games, marks, LATELY).savefig(temporary, dpi=110)
 
 
 def record(experiment: "Experiment", run: "Run", result: "Json", name: str, seconds: int, device: str) -> None:

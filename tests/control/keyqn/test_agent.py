@@ -233,8 +233,11 @@ def test_curves_by_hand() -> None:
         {"step": 10, "episodes": [[0, 4.0, 9]]},
         {"step": 20, "episodes": []},
         {"step": 30, "episodes": [[1, 1.0, 9], [0, 6.0, 9]]},
+        {"step": 5_020, "episodes": []},  # what was over by 20 is long ago
+        {"step": 9_000, "episodes": []},  # and the newest, but it is the newest
     ]
-    assert curves(rows, 2) == [[(10, 4.0), (20, 4.0), (30, 5.0)], [(30, 1.0)]]
+    first = [(10, 4.0), (20, 4.0), (30, 5.0), (5_020, 6.0), (9_000, 6.0)]
+    assert curves(rows, 2) == [first, [(30, 1.0), (5_020, 1.0), (9_000, 1.0)]]
 
 
 def test_stretches_by_hand() -> None:

@@ -26,10 +26,10 @@ def test_a_learning_curve_is_the_mean_of_the_last_twenty_episodes() -> None:
         {"step": 10, "episodes": [[0, 10.0, 5], [0, 20.0, 5]]},
         {"step": 20, "episodes": []},  # nothing ended: no point
         {"step": 30, "episodes": [[0, 0.0, 5], [1, -1.0, 5]]},
-        {"step": 40, "episodes": [[0, 100.0, 1]] * 20},  # all before is forgotten
+        {"step": 5_040, "episodes": [[0, 100.0, 1]] * 20},  # all before is forgotten
     ]
     first, second = control.learning_curves(rows, 2)
-    assert first == ([10, 30, 40], [15.0, 10.0, 100.0], 23)
+    assert first == ([10, 30, 5_040], [15.0, 10.0, 100.0], 23)
     assert second == ([30], [-1.0], 1)
 
 

@@ -11,6 +11,7 @@ from transporter.typed import unknown
 MOST_OPINIONS = 16
 MOST_GROUND = 80  # as many parts as the shipped detectors' frames have pixels
 TENTHS = 10  # of a training, of which games are told
+LATELY = 5_000  # interactions: a point of a learning curve is the mean of the games that were over in them
 MOST_LIMIT = 1e6  # rescaled: 1e12 points
 
 

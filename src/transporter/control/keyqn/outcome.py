@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transporter.control.doubts import left_out
-from transporter.control.keyqn.config import TENTHS, ProtocolConfig
+from transporter.control.keyqn.config import LATELY, TENTHS, ProtocolConfig
 from transporter.control.keyqn.scores import human_normalised
 from transporter.control.stored import fingerprint
 from transporter.files import is_number, made_of, parse_json
@@ -73,16 +73,18 @@ def figures(scores: Scores, seeds: Sequence[int]) -> dict[str, float]:
     return flat
 
 
-def curves(rows: Sequence[Json], agents: int, window: int = 20) -> list[list[tuple[int, float]]]:
-    """Learning curves from metrics.jsonl: for each agent (step, mean score of its last episodes)."""
+def curves(rows: Sequence[Json], agents: int) -> list[list[tuple[int, float]]]:
+    """Learning curves from metrics.jsonl: for each agent (step, mean score of the games it played lately)."""
     lines: list[list[tuple[int, float]]] = [[] for _ in range(agents)]
-    recent: list[list[float]] = [[] for _ in range(agents)]
+    played: list[list[tuple[int, float]]] = [[] for _ in range(agents)]
     for row in rows:
         for agent, score, _ in row["episodes"]:
-            recent[int(agent)].append(score)
-        for line, scores in zip(lines, recent, strict=True):
-            if scores:
-                line.append((row["step"], float(np.mean(scores[-window:]))))
+            played[int(agent)].append((row["step"], score))
+        for line, games in zip(lines, played, strict=True):
+            while len(games) > 1 and games[0][0] <= row["step"] - LATELY:
+                games.pop(0)
+            if games:
+                line.append((row["step"], float(np.mean([score for _, score in games]))))
     return lines
 
 

@@ -16,8 +16,8 @@ from transporter.report.studio.series import Curve, Row, as_curves, read_rows, t
 AGENTS, OPTIONS, KEYPOINTS = "agents", "options", "keypoints"  # the kinds of runs
 RESULTS = {AGENTS: "keyqn.json", OPTIONS: "exploration.json"}
 WAYS = ("actions", "options", "controllable")  # random actions; options of all keypoints; of the most controllable one
-WINDOW = 20  # episodes that a point of a learning curve is the mean of
 SHARES = tuple(range(0, 101, 5))  # percentiles
+LATELY = 5_000  # interactions whose episodes a point of a learning curve is the mean of
 
 Marks = Callable[[str], Mapping[str, float]]  # published scores of a game
 
@@ -109,20 +109,20 @@ class LearningCurve(NamedTuple):
 
 
 def learning_curves(rows: Iterable[Row], agents: int) -> list[LearningCurve]:
-    """For each agent the mean score of its last episodes, at each row in which one of them ended."""
-    scores: list[list[float]] = [[] for _ in range(agents)]
+    """For each agent the mean score of the episodes it played lately, at each row in which one of them ended."""
+    played: list[list[tuple[float, float]]] = [[] for _ in range(agents)]
     lines: list[tuple[list[float], list[float]]] = [([], []) for _ in range(agents)]
     for row in rows:
         ended = set()
         for episode in _list(row.get("episodes")):
             if len(_numbers(episode)) >= 2 and 0 <= episode[0] < agents and is_number(row.get("step")):
-                scores[int(episode[0])].append(float(episode[1]))
+                played[int(episode[0])].append((row["step"], float(episode[1])))
                 ended.add(int(episode[0]))
         for agent in ended:
-            recent = scores[agent][-WINDOW:]
+            recent = [score for step, score in played[agent] if step > row["step"] - LATELY]
             lines[agent][0].append(row["step"])
             lines[agent][1].append(sum(recent) / len(recent))
-    return [LearningCurve(*line, len(own)) for line, own in zip(lines, scores, strict=True)]
+    return [LearningCurve(*line, len(own)) for line, own in zip(lines, played, strict=True)]
 
 
 class Way(NamedTuple):
