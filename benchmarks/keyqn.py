@@ -14,7 +14,7 @@ import torch
 import tyro
 
 from transporter.cli import leave
-from transporter.control.keyqn.config import KeyQNConfig, LearningConfig, NetworkConfig, ProtocolConfig
+from transporter.control.keyqn.config import PRESETS, KeyQNConfig, LearningConfig, ProtocolConfig
 from transporter.control.keyqn.experiment import Experiment
 from transporter.control.keyqn.observe import Kind
 from transporter.control.keyqn.scores import GAMES
@@ -77,7 +77,7 @@ def main(
     """Times on this machine. Detectors have random weights: they take as long as trained ones."""
     kind: Kind = observation
     config = KeyQNConfig(
-        NetworkConfig(thermometer=40, speeds=20, hidden=hidden, memory=hidden),
+        dataclasses.replace(PRESETS["full"].network, hidden=hidden, memory=hidden),
         LearningConfig(updates=updates, batch=batch),
         ProtocolConfig(interactions=4 * steps + 1_000, first_updates=300),
     )

@@ -209,9 +209,9 @@ def note(experiment: "Experiment", recent: dict[int, float]) -> str:
     return " · ".join(parts)
 
 
-def titled(observation: str, preset: Preset) -> str:
-    """What a run folder is called after: agents of two presets are not in one another's way."""
-    return observation if preset == DEFAULT else f"{observation}-{preset}"
+def titled(name: str, preset: Preset) -> str:
+    """What is called so, of agents of this preset: those of two presets are not in one another's way."""
+    return name if preset == DEFAULT else f"{name}-{preset}"
 
 
 def evaluate_with_bar(experiment: "Experiment", run: "Run", hardware: "Hardware") -> "Json":

@@ -65,8 +65,10 @@ def keyqn(
     """Scores after 100,000 interactions, game by game, beside the paper's and others'. Run again to go on."""
     check_seeds(given.seeds)
     at_least(0, video=given.video, checkpoint_every=given.checkpoint_every)
-    apart = [] if given.preset == DEFAULT else [given.preset]
-    device, out = device_named(given.device), folder_named(given.out or Path("results/keyqn", *apart))
+    device, out = (
+        device_named(given.device),
+        folder_named(given.out or Path("results/keyqn", "" if given.preset == DEFAULT else given.preset)),
+    )
     docs_named(given.docs)
     games, observations = ([name.strip() for name in names.split(",")] for names in (given.games, given.observations))
     known = (*get_args(Observation), "random")
@@ -76,7 +78,7 @@ def keyqn(
         raise InputError(f"no observation named {wrong[0]!r}: there are {', '.join(known)}")
     for name in observations:
         check_games(games, name)  # type: ignore[arg-type]
-    marker = "-".join(("keyqn", *apart))
+    marker = titled("keyqn", given.preset)
     if given.gather:
         if settings != PRESETS[given.preset]:
             raise InputError("--gather learns nothing: leave out what decides agents, such as --learning and --network")

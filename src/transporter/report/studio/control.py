@@ -17,7 +17,7 @@ AGENTS, OPTIONS, KEYPOINTS = "agents", "options", "keypoints"  # the kinds of ru
 RESULTS = {AGENTS: "keyqn.json", OPTIONS: "exploration.json"}
 WAYS = ("actions", "options", "controllable")  # random actions; options of all keypoints; of the most controllable one
 SHARES = tuple(range(0, 101, 5))  # percentiles
-LATELY = 5_000  # interactions whose episodes a point of a learning curve is the mean of
+LATELY = 5_000  # interactions whose episodes a point of a learning curve is the mean of, as in curves.png
 
 Marks = Callable[[str], Mapping[str, float]]  # published scores of a game
 
